@@ -1,0 +1,77 @@
+// Planning: which kernel serves a problem on a device, with which configuration, and why.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <saccade/problem.h>
+#include <saccade/status.h>
+
+namespace saccade {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+
+/// A device by kind and index; {cpu, 0} is the host.
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// "cpu", "cuda:0".
+[[nodiscard]] std::string to_string(Device device);
+
+/// What the caller may decide instead of the planner.
+struct PlanOptions {
+  Device device{};
+  std::string kernel{};  ///< A registry name to insist on; empty: the first that accepts.
+  std::string config{};  ///< Kernel settings as "key=value ..."; what is not named is chosen by the kernel.
+  int threads = 0;       ///< CPU threads at most; 0: all that OpenMP would use.
+};
+
+namespace detail {
+struct PlanState;
+}
+
+/// A decision, ready to run any number of times, from any number of threads. Cheap to copy.
+class Plan {
+ public:
+  /// The problem this plan was made for.
+  [[nodiscard]] const Problem& problem() const noexcept;
+  /// The device it runs on.
+  [[nodiscard]] Device device() const noexcept;
+  /// The chosen kernel's registry name.
+  [[nodiscard]] std::string_view kernel() const noexcept;
+  /// The chosen configuration, as "key=value ..."; PlanOptions::config takes it back.
+  [[nodiscard]] const std::string& config() const noexcept;
+  /// Bytes of scratch memory run() needs, aligned to kWorkspaceAlignment; may be 0.
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept;
+  /// Which kernel, with which configuration, and why every faster one said no. Several lines.
+  [[nodiscard]] std::string explain() const;
+
+ private:
+  friend struct detail::PlanState;
+  explicit Plan(std::shared_ptr<const detail::PlanState> state) : state_(std::move(state)) {}
+  std::shared_ptr<const detail::PlanState> state_;
+};
+
+/// The alignment run() asks of the workspace.
+inline constexpr std::size_t kWorkspaceAlignment = 256;
+
+/// Validates the problem and walks the registry, fastest kernel first, until one accepts.
+[[nodiscard]] Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
+
+/// One row of the registry, for listings.
+struct KernelInfo {
+  std::string_view name;
+  std::string_view summary;
+  DeviceKind device;
+};
+
+/// Every kernel of this build in the planner's order.
+[[nodiscard]] std::vector<KernelInfo> kernels();
+
+}  // namespace saccade

@@ -1,0 +1,40 @@
+// The interface every kernel family implements: a row of the registry.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <saccade/plan.h>
+#include <saccade/run.h>
+
+namespace saccade {
+
+/// What a kernel may know of the machine when it accepts and configures a problem.
+struct Machine {
+  Device device;
+  int threads = 1;  ///< CPU threads it may use at most.
+};
+
+/// A kernel bound to a problem and a configuration.
+struct Prepared {
+  std::string config;  ///< "key=value ...", complete: preparing with it again gives the same kernel.
+  std::size_t workspace_bytes = 0;
+  /// Runs on validated tensors and a workspace that is large and aligned enough.
+  std::function<Status(const Tensors&, std::byte* workspace, Stream)> launch;
+};
+
+/// One row of the registry. Rows are immutable and live as long as the program.
+struct Kernel {
+  std::string_view name;
+  std::string_view summary;
+  DeviceKind device;
+  /// Why this kernel does not take this (valid) problem, as a sentence; nothing when it does.
+  std::optional<std::string> (*reject)(const Problem&, const Machine&);
+  /// Chooses a configuration, honouring the settings in `config`, and binds the problem to it.
+  Result<Prepared> (*prepare)(const Problem&, const Machine&, std::string_view config);
+};
+
+}  // namespace saccade

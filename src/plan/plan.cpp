@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <saccade/plan.h>
+
+#include "plan/plan_state.h"
+#include "plan/registry.h"
+
+namespace saccade {
+namespace {
+
+Status check_device(Device device) {
+  if (device.kind == DeviceKind::cpu && device.index == 0) return {};
+  const std::string why =
+      device.kind == DeviceKind::cpu ? "the host is cpu, index 0" : "this build has no CUDA kernels";
+  return {Code::device_unavailable, fmt::format("device {} is not available: {}", to_string(device), why)};
+}
+
+}  // namespace
+
+std::string to_string(Device device) {
+  if (device.kind == DeviceKind::cuda) return fmt::format("cuda:{}", device.index);
+  return device.index == 0 ? "cpu" : fmt::format("cpu:{}", device.index);
+}
+
+const Problem& Plan::problem() const noexcept {
+  return state_->problem;
+}
+Device Plan::device() const noexcept {
+  return state_->device;
+}
+std::string_view Plan::kernel() const noexcept {
+  return state_->kernel->name;
+}
+const std::string& Plan::config() const noexcept {
+  return state_->prepared.config;
+}
+std::size_t Plan::workspace_bytes() const noexcept {
+  return state_->prepared.workspace_bytes;
+}
+
+std::string Plan::explain() const {
+  const detail::PlanState& s = *state_;
+  std::string text = fmt::format("{} on {}\n", to_string(s.problem), to_string(s.device));
+  for (const auto& [name, reason] : s.rejections) text += fmt::format("  {:<16} no: {}\n", name, reason);
+  text +=
+      fmt::format("  {:<16} chosen{}: {}\n", s.kernel->name, s.forced ? " by name" : "", s.kernel->summary);
+  text += fmt::format("  {:<16} {}\n", "config", s.prepared.config.empty() ? "-" : s.prepared.config);
+  text += fmt::format("  {:<16} {} bytes\n", "workspace", s.prepared.workspace_bytes);
+  return text;
+}
+
+std::vector<KernelInfo> kernels() {
+  std::vector<KernelInfo> list;
+  for (const Kernel* kernel : registry()) list.push_back({kernel->name, kernel->summary, kernel->device});
+  return list;
+}
+
+Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
+  if (Status status = validate(problem); !status.ok()) return status;
+  if (Status status = check_device(options.device); !status.ok()) return status;
+  if (options.threads < 0) {
+    return Status(Code::invalid_argument,
+                  fmt::format("threads is {}; it must not be negative (0: all)", options.threads));
+  }
+
+  auto state = std::make_shared<detail::PlanState>();
+  state->problem = problem;
+  state->device = options.device;
+  state->forced = !options.kernel.empty();
+  const Machine machine{options.device, options.threads > 0 ? options.threads : omp_get_max_threads()};
+  for (const Kernel* kernel : registry()) {
+    if (kernel->device != options.device.kind || (state->forced && kernel->name != options.kernel)) continue;
+    if (auto reason = kernel->reject(problem, machine)) {
+      state->rejections.emplace_back(kernel->name, *std::move(reason));
+      continue;
+    }
+    Result<Prepared> prepared = kernel->prepare(problem, machine, options.config);
+    if (!prepared.ok()) return prepared.status();
+    state->kernel = kernel;
+    state->prepared = std::move(prepared).value();
+    return detail::PlanState::wrap(std::move(state));
+  }
+  if (state->rejections.empty()) {
+    return Status(Code::invalid_argument, fmt::format("kernel '{}' is not in the registry for device {}",
+                                                      options.kernel, to_string(options.device)));
+  }
+  std::string reasons;
+  for (const auto& [name, reason] : state->rejections) reasons += fmt::format("; {}: {}", name, reason);
+  return Status(Code::unsupported, fmt::format("no kernel takes {}{}", to_string(problem), reasons));
+}
+
+}  // namespace saccade
