@@ -7,7 +7,7 @@
 namespace saccade {
 
 std::span<const Kernel* const> registry() {
-  static const std::array<const Kernel*, 1> kRows = {&cpu_reference()};
+  static const std::array<const Kernel*, 3> kRows = {&cpu_decode(), &cpu_blocked(), &cpu_reference()};
   return kRows;
 }
 

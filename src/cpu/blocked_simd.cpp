@@ -1,0 +1,503 @@
+#include "cpu/blocked_simd.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cpu/finish_row.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/blocked_simd.cpp"
+#include "cpu/simd_targets.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include <hwy/contrib/math/math-inl.h>
+
+#include "cpu/simd_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace saccade::HWY_NAMESPACE {
+namespace {
+
+using blocked::RowBlock;
+using blocked::Sizes;
+using blocked::State;
+
+// The register block: kGroup broadcast numbers against kVectors vectors. With 32 registers 8 x 2 needs 10 loads for 16
+// multiply-adds; with 16 registers 4 x 3 is the largest that leaves room for its operands.
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+constexpr int kGroup = 8;
+constexpr int kVectors = 2;
+#else
+constexpr int kGroup = 4;
+constexpr int kVectors = 3;
+#endif
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+HWY_INLINE std::int64_t PanelRows() {
+  return kVectors * static_cast<std::int64_t>(hn::Lanes(Floats()));
+}
+
+/// One panel's worth of numbers in registers.
+struct Panel {
+  Vec v[kVectors];
+
+  static HWY_INLINE Panel Splat(float x) {
+    Panel p;
+    for (Vec& part : p.v) part = hn::Set(Floats(), x);
+    return p;
+  }
+  static HWY_INLINE Panel Load(const float* from) {
+    const Floats d;
+    Panel p;
+    for (int i = 0; i < kVectors; ++i) p.v[i] = hn::LoadU(d, from + i * static_cast<int>(hn::Lanes(d)));
+    return p;
+  }
+  HWY_INLINE void Store(float* to) const {
+    const Floats d;
+    for (int i = 0; i < kVectors; ++i) hn::StoreU(v[i], d, to + i * static_cast<int>(hn::Lanes(d)));
+  }
+};
+
+/// acc[r] += sum_n a[r * a_row + n * a_step] * b[n] for r in [0, kGroup), b[n] being the panel at b + n * panel rows.
+/// Both products of attention are this: a is K with rows over keys, then V with rows over value columns.
+HWY_INLINE void MultiplyAdd(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
+                            const float* HWY_RESTRICT b, std::int64_t depth, Panel (&acc)[kGroup]) {
+  const Floats d;
+  const std::int64_t panel = PanelRows();
+  const float* HWY_RESTRICT a_high = a + 4 * a_row;  // a second base keeps every address within base + index
+#pragma GCC unroll 4
+  for (std::int64_t n = 0; n < depth; ++n) {
+    const Panel x = Panel::Load(b);
+    for (int r = 0; r < kGroup; ++r) {
+      const Vec factor = hn::Set(d, r < 4 ? a[r * a_row] : a_high[(r - 4) * a_row]);
+      for (int i = 0; i < kVectors; ++i) acc[r].v[i] = hn::MulAdd(factor, x.v[i], acc[r].v[i]);
+    }
+    a += a_step;
+    a_high += a_step;
+    b += panel;
+  }
+}
+
+/// Everything attend() knows while it walks the key tiles.
+struct Walk {
+  const RowBlock& block;
+  const Sizes& sizes;
+  const State& state;
+  const Problem& p;
+  const Tensors& t;
+  std::int64_t panel_rows;
+  float *q, *rows_f32, *scores, *key_tile, *value_tile, *bias;
+  float *begin, *end;  // of each row, relative to the tile
+  float *slopes, *diagonals;
+
+  HWY_INLINE Walk(const RowBlock& row_block, const Sizes& all_sizes, float* scratch, const State& soft)
+      : block(row_block), sizes(all_sizes), state(soft), p(*row_block.problem), t(*row_block.tensors),
+        panel_rows(PanelRows()) {
+    const auto take = [&scratch](std::int64_t count) {
+      float* at = scratch;
+      scratch += count;
+      return at;
+    };
+    q = take(sizes.q);
+    rows_f32 = take(sizes.rows_f32);
+    scores = take(sizes.scores);
+    key_tile = take(sizes.keys);
+    value_tile = take(sizes.values);
+    bias = take(sizes.bias);
+    begin = take(sizes.limits);
+    end = take(sizes.limits);
+    slopes = take(sizes.limits);
+    diagonals = take(sizes.limits);
+  }
+
+  [[nodiscard]] std::int64_t Query(std::int64_t row) const { return (block.first_row + row) / p.group(); }
+  [[nodiscard]] std::int64_t Head(std::int64_t row) const {
+    return block.head_kv * p.group() + (block.first_row + row) % p.group();
+  }
+  /// The keys row `row` sees among the block's.
+  [[nodiscard]] KeyRange Visible(std::int64_t row) const {
+    const KeyRange seen = visible_keys(p, block.sequence, Query(row));
+    const std::int64_t first = std::max(seen.begin, block.keys.begin);
+    return {first, std::max(first, std::min(seen.end, block.keys.end))};
+  }
+};
+
+/// q^T of one panel, scaled so that scores come out in base 2 (or, under a softcap, as its argument).
+template <class T>
+HWY_INLINE void LoadQueries(const Walk& w, std::int64_t panel) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const std::int64_t dim = w.p.dim_qk;
+  const float scale = w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  float* HWY_RESTRICT to = w.q + panel * dim * w.panel_rows;
+  for (std::int64_t r = 0; r < w.panel_rows; ++r) {
+    const std::int64_t row = panel * w.panel_rows + r;
+    if (row < w.block.rows) {
+      const T* from = static_cast<const T*>(w.t.q) +
+                      query_offset(w.p, w.p.q, w.block.sequence, w.Head(row), w.Query(row));
+      ConvertRow(from, dim, scale, w.rows_f32 + r * dim);
+    } else {
+      std::fill_n(w.rows_f32 + r * dim, dim, 0.0F);
+    }
+  }
+  const auto every_row = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(dim)));
+  for (std::int64_t n = 0; n < dim; ++n) {
+    for (int i = 0; i < kVectors; ++i) {
+      hn::StoreU(hn::GatherIndex(d, w.rows_f32 + i * lanes * dim + n, every_row), d,
+                 to + n * w.panel_rows + i * lanes);
+    }
+  }
+}
+
+/// A tile of keys or values as floats: in place when they lie so already, else converted, with zeros up to the padded
+/// number of rows and columns.
+struct Tile {
+  const float* data;
+  std::int64_t stride;
+};
+
+template <class T>
+HWY_INLINE Tile LoadTile(const Walk& w, const void* tensor, const Strides& strides, std::int64_t dim,
+                         std::int64_t padded_dim, std::int64_t first, std::int64_t count, float* buffer) {
+  const T* from = static_cast<const T*>(tensor);
+  const Sequence& s = w.block.sequence;
+  if constexpr (std::is_same_v<T, float>) {
+    // Rows with gaps are copied all the same: power-of-two gaps would fight for a few cache sets.
+    const bool packed = strides.row == dim && dim == padded_dim && w.p.kv_layout != KvLayout::paged;
+    if (packed && count % kGroup == 0) {
+      return {from + key_offset(w.p, w.t, strides, s, w.block.head_kv, first), dim};
+    }
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    float* to = buffer + j * padded_dim;
+    ConvertRow(from + key_offset(w.p, w.t, strides, s, w.block.head_kv, first + j), dim, 1.0F, to);
+    std::fill(to + dim, to + padded_dim, 0.0F);
+  }
+  const std::int64_t padded = (count + kGroup - 1) / kGroup * kGroup;
+  std::fill_n(buffer + count * padded_dim, (padded - count) * padded_dim, 0.0F);
+  return {buffer, padded_dim};
+}
+
+/// Writes the mask of one panel and key range as a bias^T in base 2; returns whether any pair is visible.
+HWY_INLINE bool LoadBias(const Walk& w, std::int64_t panel, std::int64_t tile_first, std::int64_t from,
+                         std::int64_t to, std::int64_t keys) {
+  bool visible = false;
+  for (std::int64_t r = 0; r < w.panel_rows; ++r) {
+    const std::int64_t row = std::min(panel * w.panel_rows + r, w.block.rows - 1);
+    const std::int64_t offset =
+        mask_offset(w.p, w.block.sequence, w.Head(row), w.Query(row), tile_first);
+    float* HWY_RESTRICT bias = w.bias + r;
+    const auto fill = [&](auto value) HWY_ATTR {
+      for (std::int64_t j = from; j < to; ++j) {
+        const float x = j < keys ? value(offset + j * w.p.mask_strides.key) : -kInfinity;
+        visible |= x != -kInfinity;
+        bias[j * w.panel_rows] = x;
+      }
+    };
+    if (w.p.mask == MaskKind::boolean) {
+      const auto* mask = static_cast<const std::uint8_t*>(w.t.mask);
+      fill([mask](std::int64_t at) { return mask[at] != 0 ? 0.0F : -kInfinity; });
+    } else {
+      with_dtype(w.p.mask_dtype, [&](auto zero) {
+        const auto* mask = static_cast<const decltype(zero)*>(w.t.mask);
+        fill([mask](std::int64_t at) { return kLog2e * to_float(mask[at]); });
+      });
+    }
+  }
+  return visible;
+}
+
+/// Applies softcap, ALiBi, bias and limits to the scores of one panel and returns their maximum with `max`.
+HWY_INLINE Panel ModifyScores(const Walk& w, std::int64_t panel, std::int64_t tile_first, std::int64_t from,
+                              std::int64_t to, bool partial, Panel max) {
+  const Floats d;
+  const std::int64_t at = panel * w.panel_rows;
+  const bool softcap = w.p.softcap > 0;
+  const bool bias = w.p.mask != MaskKind::none;
+  const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
+  const Panel begin = Panel::Load(w.begin + at);
+  const Panel end = Panel::Load(w.end + at);
+  const Panel slope = Panel::Load(w.slopes + at);
+  const Panel diagonal = Panel::Load(w.diagonals + at);
+  for (std::int64_t j = from; j < to; ++j) {
+    float* scores = w.scores + j * w.panel_rows;
+    Panel s = Panel::Load(scores);
+    const Vec key = hn::Set(d, static_cast<float>(j));
+    const Vec absolute = hn::Set(d, static_cast<float>(tile_first + j));
+    const Panel extra = bias ? Panel::Load(w.bias + j * w.panel_rows) : Panel::Splat(0);
+    for (int i = 0; i < kVectors; ++i) {
+      if (softcap) s.v[i] = hn::Mul(cap, hn::Tanh(d, s.v[i]));
+      if (w.p.alibi) s.v[i] = hn::NegMulAdd(slope.v[i], hn::Abs(hn::Sub(diagonal.v[i], absolute)), s.v[i]);
+      if (bias) s.v[i] = hn::Add(s.v[i], extra.v[i]);
+      if (partial) {
+        const auto seen = hn::And(hn::Le(begin.v[i], key), hn::Lt(key, end.v[i]));
+        s.v[i] = hn::IfThenElse(seen, s.v[i], hn::Set(d, -kInfinity));
+      }
+      // A boolean mask must hide a NaN score too, and an additive -inf as well.
+      if (bias) {
+        const auto hidden = hn::Eq(extra.v[i], hn::Set(d, -kInfinity));
+        s.v[i] = hn::IfThenElse(hidden, hn::Set(d, -kInfinity), s.v[i]);
+      }
+      max.v[i] = hn::Max(max.v[i], s.v[i]);
+    }
+    s.Store(scores);
+  }
+  return max;
+}
+
+/// scores = K q^T for keys [from, to) of the tile; returns the running maximum over them.
+HWY_INLINE Panel Scores(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from, std::int64_t to,
+                        Panel max) {
+  const float* q = w.q + panel * w.p.dim_qk * w.panel_rows;
+  for (std::int64_t j = from; j < to; j += kGroup) {
+    Panel acc[kGroup];
+    for (Panel& a : acc) a = Panel::Splat(0);
+    MultiplyAdd(keys.data + j * keys.stride, keys.stride, 1, q, w.p.dim_qk, acc);
+    for (int r = 0; r < kGroup; ++r) {
+      acc[r].Store(w.scores + (j + r) * w.panel_rows);
+      for (int i = 0; i < kVectors; ++i) max.v[i] = hn::Max(max.v[i], acc[r].v[i]);
+    }
+  }
+  return max;
+}
+
+/// Turns scores into weights 2^(s - m) in place, and returns the sum of them.
+HWY_INLINE Panel Weights(const Walk& w, const Panel& m, std::int64_t from, std::int64_t to) {
+  const Floats d;
+  Panel even = Panel::Splat(0);
+  Panel odd = Panel::Splat(0);
+  const auto weigh = [&](std::int64_t j, Panel& sum) HWY_ATTR {
+    float* scores = w.scores + j * w.panel_rows;
+    Panel s = Panel::Load(scores);
+    for (int i = 0; i < kVectors; ++i) {
+      s.v[i] = Exp2(d, hn::Sub(s.v[i], m.v[i]));
+      sum.v[i] = hn::Add(sum.v[i], s.v[i]);
+    }
+    s.Store(scores);
+  };
+  static_assert(kGroup % 2 == 0);  // ranges are whole groups
+  for (std::int64_t j = from; j < to; j += 2) {
+    weigh(j, even);
+    weigh(j + 1, odd);
+  }
+  for (int i = 0; i < kVectors; ++i) even.v[i] = hn::Add(even.v[i], odd.v[i]);
+  return even;
+}
+
+/// One panel against one tile of keys: scores, online softmax, o^T = alpha * o^T + V^T weights.
+HWY_INLINE void AttendPanel(const Walk& w, std::int64_t panel, const Tile& keys, const Tile& values,
+                            std::int64_t tile_first, std::int64_t tile_keys) {
+  const Floats d;
+  const std::int64_t first_row = panel * w.panel_rows;
+  const std::int64_t last_row = std::min(first_row + w.panel_rows, w.block.rows) - 1;
+  // Limits only grow from row to row, so the outer rows bound them all.
+  const KeyRange first_seen = w.Visible(first_row);
+  const KeyRange last_seen = w.Visible(last_row);
+  std::int64_t from = std::max<std::int64_t>(first_seen.begin - tile_first, 0);
+  std::int64_t to = std::min(last_seen.end - tile_first, tile_keys);
+  if (from >= to) return;
+  from = from / kGroup * kGroup;
+  to = (to + kGroup - 1) / kGroup * kGroup;
+  const bool partial = last_seen.begin > tile_first + from || first_seen.end < tile_first + to;
+  const bool bias = w.p.mask != MaskKind::none;
+  if (bias && !LoadBias(w, panel, tile_first, from, to, tile_keys)) return;
+  if (partial) {
+    for (std::int64_t r = first_row; r < first_row + w.panel_rows; ++r) {
+      const KeyRange seen = w.Visible(std::min(r, last_row));
+      const auto relative = [&](std::int64_t key) {
+        return static_cast<float>(std::clamp<std::int64_t>(key - tile_first, -1, w.sizes.key_tile));
+      };
+      w.begin[r] = relative(seen.begin);
+      w.end[r] = relative(seen.end);
+    }
+  }
+
+  const Panel old_m = Panel::Load(w.state.m + first_row);
+  Panel m = Scores(w, panel, keys, from, to, old_m);
+  if (partial || bias || w.p.softcap > 0 || w.p.alibi) {
+    m = ModifyScores(w, panel, tile_first, from, to, partial, old_m);
+  }
+  m.Store(w.state.m + first_row);
+  Panel alpha;
+  for (int i = 0; i < kVectors; ++i) {  // a row that has seen nothing yet: any finite reference will do
+    m.v[i] = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
+    alpha.v[i] = Exp2(d, hn::Sub(old_m.v[i], m.v[i]));
+  }
+  Panel l = Panel::Load(w.state.l + first_row);
+  const Panel sum = Weights(w, m, from, to);
+  for (int i = 0; i < kVectors; ++i) l.v[i] = hn::MulAdd(l.v[i], alpha.v[i], sum.v[i]);
+  l.Store(w.state.l + first_row);
+
+  float* o = w.state.o + panel * w.sizes.dim_v * w.panel_rows;
+  for (std::int64_t c = 0; c < w.sizes.dim_v; c += kGroup) {
+    Panel acc[kGroup];
+    for (Panel& a : acc) a = Panel::Splat(0);
+    MultiplyAdd(values.data + from * values.stride + c, 1, values.stride, w.scores + from * w.panel_rows, to - from,
+                acc);
+    for (int r = 0; r < kGroup; ++r) {
+      float* row = o + (c + r) * w.panel_rows;
+      Panel x = Panel::Load(row);
+      for (int i = 0; i < kVectors; ++i) x.v[i] = hn::MulAdd(x.v[i], alpha.v[i], acc[r].v[i]);
+      x.Store(row);
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void AttendTyped(const Walk& w) {
+  const std::int64_t panels = (w.block.rows + w.panel_rows - 1) / w.panel_rows;
+  for (std::int64_t panel = 0; panel < panels; ++panel) LoadQueries<T>(w, panel);
+  for (std::int64_t r = 0; r < panels * w.panel_rows; ++r) {
+    const std::int64_t row = std::min(r, w.block.rows - 1);
+    const std::int64_t slope = w.block.sequence.batch * w.p.alibi_batch_stride + w.Head(row);
+    w.slopes[r] = w.p.alibi ? kLog2e * w.t.alibi_slopes[slope] : 0.0F;
+    w.diagonals[r] = static_cast<float>(w.Query(row) + w.block.sequence.diagonal);
+    w.state.m[r] = -kInfinity;
+    w.state.l[r] = 0;
+  }
+  std::fill_n(w.state.o, panels * w.sizes.dim_v * w.panel_rows, 0.0F);
+
+  const std::int64_t begin = w.Visible(0).begin;
+  const std::int64_t end = w.Visible(w.block.rows - 1).end;
+  for (std::int64_t first = begin; first < end; first += w.sizes.key_tile) {
+    const std::int64_t count = std::min(w.sizes.key_tile, end - first);
+    const Tile keys = LoadTile<T>(w, w.t.k, w.p.k, w.p.dim_qk, w.p.dim_qk, first, count, w.key_tile);
+    const Tile values = LoadTile<T>(w, w.t.v, w.p.v, w.p.dim_v, w.sizes.dim_v, first, count, w.value_tile);
+    for (std::int64_t panel = 0; panel < panels; ++panel) AttendPanel(w, panel, keys, values, first, count);
+  }
+}
+
+void Attend(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
+  const Walk walk(block, sizes, scratch, state);
+  switch (block.problem->dtype) {
+    case DType::f16: return AttendTyped<F16>(walk);
+    case DType::bf16: return AttendTyped<BF16>(walk);
+    case DType::f32: return AttendTyped<float>(walk);
+  }
+}
+
+void Merge(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
+  const Floats d;
+  const std::int64_t panel_rows = PanelRows();
+  for (std::int64_t row = 0; row < block.rows; row += panel_rows) {
+    const Panel a = Panel::Load(state.m + row);
+    const Panel b = Panel::Load(part.m + row);
+    Panel l = Panel::Load(state.l + row);
+    const Panel part_l = Panel::Load(part.l + row);
+    Panel m;
+    Panel keep;
+    Panel take;
+    for (int i = 0; i < kVectors; ++i) {
+      m.v[i] = hn::Max(a.v[i], b.v[i]);
+      const Vec safe = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
+      keep.v[i] = Exp2(d, hn::Sub(a.v[i], safe));
+      take.v[i] = Exp2(d, hn::Sub(b.v[i], safe));
+      l.v[i] = hn::MulAdd(l.v[i], keep.v[i], hn::Mul(part_l.v[i], take.v[i]));
+    }
+    m.Store(state.m + row);
+    l.Store(state.l + row);
+    for (std::int64_t c = 0; c < sizes.dim_v; ++c) {
+      const std::int64_t at = row * sizes.dim_v + c * panel_rows;
+      Panel x = Panel::Load(state.o + at);
+      const Panel y = Panel::Load(part.o + at);
+      for (int i = 0; i < kVectors; ++i) x.v[i] = hn::MulAdd(x.v[i], keep.v[i], hn::Mul(y.v[i], take.v[i]));
+      x.Store(state.o + at);
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void FinishTyped(const RowBlock& block, const Sizes& sizes, const State& state) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> di;
+  const Problem& p = *block.problem;
+  const Tensors& t = *block.tensors;
+  const std::int64_t panel_rows = PanelRows();
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto every_column = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(panel_rows)));
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    const std::int64_t query = (block.first_row + r) / p.group();
+    const std::int64_t head = block.head_kv * p.group() + (block.first_row + r) % p.group();
+    const float weight = finish_row(p, t, block.sequence, head, query, state.m[r], state.l[r]);
+    const float* from = state.o + r / panel_rows * sizes.dim_v * panel_rows + r % panel_rows;
+    T* to = static_cast<T*>(t.o) + query_offset(p, p.o, block.sequence, head, query);
+    const Vec factor = hn::Set(d, weight);
+    std::int64_t c = 0;
+    for (; c + lanes <= p.dim_v; c += lanes) {
+      StoreFromFloat(d, hn::Mul(factor, hn::GatherIndex(d, from + c * panel_rows, every_column)), to + c);
+    }
+    for (; c < p.dim_v; ++c) to[c] = from_float<T>(weight * from[c * panel_rows]);
+  }
+}
+
+void Finish(const RowBlock& block, const Sizes& sizes, const State& state) {
+  switch (block.problem->dtype) {
+    case DType::f16: return FinishTyped<F16>(block, sizes, state);
+    case DType::bf16: return FinishTyped<BF16>(block, sizes, state);
+    case DType::f32: return FinishTyped<float>(block, sizes, state);
+  }
+}
+
+blocked::Geometry ThisGeometry() {
+  return {static_cast<int>(PanelRows()), kGroup};
+}
+
+}  // namespace
+}  // namespace saccade::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace saccade {
+namespace {
+HWY_EXPORT(Attend);
+HWY_EXPORT(Merge);
+HWY_EXPORT(Finish);
+HWY_EXPORT(ThisGeometry);
+}  // namespace
+
+namespace blocked {
+
+Geometry geometry() {
+  return HWY_DYNAMIC_DISPATCH(ThisGeometry)();
+}
+
+Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys) {
+  const auto [panel_rows, group] = geometry();
+  const auto pad = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
+  constexpr std::int64_t kCacheLine = 16;  // floats; keeps every array aligned to one
+  rows = pad(max_rows, panel_rows);
+  key_tile = pad(max_keys, group);
+  dim_v = pad(p.dim_v, group);
+  state_o = pad(rows * dim_v, kCacheLine);
+  limits = pad(rows, kCacheLine);
+  state = state_o + 2 * limits;
+  q = pad(rows * p.dim_qk, kCacheLine);
+  rows_f32 = pad(panel_rows * p.dim_qk, kCacheLine);
+  scores = pad(key_tile * panel_rows, kCacheLine);
+  keys = pad(key_tile * p.dim_qk, kCacheLine);
+  values = pad(key_tile * dim_v, kCacheLine);
+  bias = p.mask == MaskKind::none ? 0 : scores;
+  scratch = q + rows_f32 + scores + keys + values + bias + 4 * limits;
+}
+
+State state_at(const Sizes& sizes, float* memory) {
+  return {memory, memory + sizes.limits, memory + 2 * sizes.limits};
+}
+
+void attend(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
+  HWY_DYNAMIC_DISPATCH(Attend)(block, sizes, scratch, state);
+}
+
+void merge(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
+  HWY_DYNAMIC_DISPATCH(Merge)(block, sizes, part, state);
+}
+
+void finish(const RowBlock& block, const Sizes& sizes, const State& state) {
+  HWY_DYNAMIC_DISPATCH(Finish)(block, sizes, state);
+}
+
+}  // namespace blocked
+}  // namespace saccade
+#endif  // HWY_ONCE

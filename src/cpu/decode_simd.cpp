@@ -1,0 +1,380 @@
+#include "cpu/decode_simd.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cpu/finish_row.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/decode_simd.cpp"
+#include "cpu/simd_targets.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+#include <hwy/contrib/math/math-inl.h>
+
+#include "cpu/simd_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace saccade::HWY_NAMESPACE {
+namespace {
+
+using decode::kKeyTile;
+using decode::Sizes;
+using decode::State;
+using decode::Unit;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Vectors of V columns that one pass accumulates for each row: what the registers hold.
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+constexpr int kAccumulators = 16;
+#else
+constexpr int kAccumulators = 8;
+#endif
+
+/// A unit with its pointers sorted out.
+template <class T>
+struct Work {
+  const Unit& unit;
+  const Sizes& sizes;
+  const State& state;
+  const Problem& p;
+  const Tensors& t;
+  float *q, *scores, *bias;
+  const T **keys, **values;  // rows of the present tile
+
+  HWY_INLINE Work(const Unit& all, const Sizes& all_sizes, float* scratch, const State& soft)
+      : unit(all), sizes(all_sizes), state(soft), p(*all.problem), t(*all.tensors) {
+    q = scratch;
+    scores = q + sizes.rows * sizes.dim_qk;
+    bias = scores + sizes.rows * kKeyTile;
+    keys = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
+    values = keys + kKeyTile;
+  }
+  [[nodiscard]] std::int64_t Query(std::int64_t row) const { return row / p.group(); }
+  [[nodiscard]] std::int64_t Head(std::int64_t row) const { return unit.head_kv * p.group() + row % p.group(); }
+  [[nodiscard]] KeyRange Visible(std::int64_t row) const {
+    const KeyRange seen = visible_keys(p, unit.sequence, Query(row));
+    const std::int64_t first = std::max(seen.begin, unit.keys.begin);
+    return {first, std::max(first, std::min(seen.end, unit.keys.end))};
+  }
+};
+
+HWY_INLINE std::int64_t LaneCount() {
+  return static_cast<std::int64_t>(hn::Lanes(Floats()));
+}
+
+/// The `count` (less than a vector) numbers at `from`, with zeros behind them.
+template <class T>
+HWY_INLINE Vec LoadTail(const T* from, std::int64_t count) {
+  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)] = {};
+  for (std::int64_t n = 0; n < count; ++n) buffer[n] = to_float(from[n]);
+  return hn::Load(Floats(), buffer);
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void StoreSums(const Vec (&x)[4], float* to) {
+  for (int k = 0; k < 4; ++k) to[k] = hn::GetLane(x[k]);
+}
+#else
+/// Adds the 128-bit blocks of a vector.
+template <class D>
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> SumOfBlocks(D, hn::Vec<D> x) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return x;
+  } else {
+    const hn::Half<D> half;
+    return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
+  }
+}
+
+/// to[k] = the sum over all lanes of x[k]: 13 shuffles and adds instead of four times nine.
+HWY_INLINE void StoreSums(const Vec (&x)[4], float* to) {
+  const Floats d;
+  const hn::RepartitionToWide<Floats> pairs;
+  // Each step adds neighbours and interleaves, until every 128-bit block holds a part of the four sums in order.
+  const Vec x01 = hn::Add(hn::InterleaveLower(d, x[0], x[1]), hn::InterleaveUpper(d, x[0], x[1]));
+  const Vec x23 = hn::Add(hn::InterleaveLower(d, x[2], x[3]), hn::InterleaveUpper(d, x[2], x[3]));
+  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, x01), hn::BitCast(pairs, x23));
+  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, x01), hn::BitCast(pairs, x23));
+  const Vec parts = hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
+  hn::StoreU(SumOfBlocks(d, parts), hn::FixedTag<float, 4>(), to);
+}
+#endif
+
+/// Scores of kRows rows against four keys from j on.
+template <int kRows, class T>
+HWY_INLINE void Dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
+  const Floats d;
+  const std::int64_t lanes = LaneCount();
+  const std::int64_t dim = w.p.dim_qk;
+  const float* HWY_RESTRICT q = w.q + row * w.sizes.dim_qk;
+  Vec acc[kRows][4];
+  for (auto& of_row : acc) {
+    for (Vec& a : of_row) a = hn::Zero(d);
+  }
+  const auto step = [&](std::int64_t n, const Vec(&key)[4]) HWY_ATTR {
+    for (int r = 0; r < kRows; ++r) {
+      const Vec x = hn::LoadU(d, q + r * w.sizes.dim_qk + n);
+      for (int k = 0; k < 4; ++k) acc[r][k] = hn::MulAdd(x, key[k], acc[r][k]);
+    }
+  };
+  const T* const* keys = w.keys + j;
+  std::int64_t n = 0;
+  for (; n + lanes <= dim; n += lanes) {
+    Vec key[4];
+    for (int k = 0; k < 4; ++k) key[k] = LoadAsFloat(d, keys[k] + n);
+    step(n, key);
+  }
+  if (n < dim) {
+    Vec key[4];
+    for (int k = 0; k < 4; ++k) key[k] = LoadTail(keys[k] + n, dim - n);
+    step(n, key);
+  }
+  for (int r = 0; r < kRows; ++r) StoreSums(acc[r], w.scores + (row + r) * kKeyTile + j);
+}
+
+/// o = alpha * o + weights * V for kRows rows, kVectors vectors of columns from c on.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void Accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
+                           const float* alpha) {
+  const Floats d;
+  const std::int64_t lanes = LaneCount();
+  const bool whole = c + kVectors * lanes <= w.p.dim_v;
+  Vec acc[kRows][kVectors];
+  for (auto& of_row : acc) {
+    for (Vec& a : of_row) a = hn::Zero(d);
+  }
+  const float* HWY_RESTRICT weights = w.scores + row * kKeyTile;
+  for (std::int64_t j = 0; j < count; ++j) {
+    const T* value = w.values[j] + c;
+    Vec v[kVectors];
+    for (int i = 0; i < kVectors; ++i) {
+      v[i] = whole ? LoadAsFloat(d, value + i * lanes) : LoadTail(value, w.p.dim_v - c);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const Vec weight = hn::Set(d, weights[r * kKeyTile + j]);
+      for (int i = 0; i < kVectors; ++i) acc[r][i] = hn::MulAdd(weight, v[i], acc[r][i]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float* o = w.state.o + (row + r) * w.sizes.dim_v + c;
+    const Vec factor = hn::Set(d, alpha[r]);
+    for (int i = 0; i < kVectors; ++i) {
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, o + i * lanes), factor, acc[r][i]), d, o + i * lanes);
+    }
+  }
+}
+
+template <int kRows, int kVectors, class T>
+HWY_INLINE void AccumulateColumns(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
+                                  const float* alpha) {
+  const std::int64_t width = kVectors * LaneCount();
+  for (; c + width <= w.p.dim_v; c += width) Accumulate<kRows, kVectors>(w, row, c, count, alpha);
+  if constexpr (kVectors > 1) {
+    AccumulateColumns<kRows, kVectors / 2>(w, row, c, count, alpha);
+  } else {
+    if (c < w.p.dim_v) Accumulate<kRows, 1>(w, row, c, count, alpha);
+  }
+}
+
+/// One tile of keys for kRows rows: scores, online softmax, weighted values.
+template <int kRows, class T>
+HWY_INLINE void AttendRows(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
+  for (std::int64_t j = 0; j < count; j += 4) Dots<kRows>(w, row, j);
+  float alpha[kRows] = {};
+  for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = SoftmaxRow(w, row + r, first, count);
+  AccumulateColumns<kRows, std::min(8, kAccumulators / kRows)>(w, row, 0, count, alpha);
+}
+
+/// The mask of every row over the tile as a bias in base 2; returns whether any pair is visible.
+template <class T>
+HWY_INLINE bool LoadBias(const Work<T>& w, std::int64_t first, std::int64_t count) {
+  bool visible = false;
+  for (std::int64_t row = 0; row < w.unit.rows; ++row) {
+    const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.Head(row), w.Query(row), first);
+    float* bias = w.bias + row * kKeyTile;
+    for (std::int64_t j = 0; j < count; ++j) {
+      const std::int64_t at = offset + j * w.p.mask_strides.key;
+      if (w.p.mask == MaskKind::boolean) {
+        bias[j] = static_cast<const std::uint8_t*>(w.t.mask)[at] != 0 ? 0.0F : -kInfinity;
+      } else {
+        bias[j] = kLog2e * load(w.p.mask_dtype, w.t.mask, at);
+      }
+      visible |= bias[j] != -kInfinity;
+    }
+  }
+  return visible;
+}
+
+/// Turns a row's scores into weights, updates m and l, and returns what o must be multiplied by.
+template <class T>
+HWY_INLINE float SoftmaxRow(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
+  const Floats d;
+  const std::int64_t lanes = LaneCount();
+  const KeyRange seen = w.Visible(row);
+  const Vec begin = hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile)));
+  const Vec end = hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.end - first, -1, count)));
+  const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
+  const std::int64_t slope_at = w.unit.sequence.batch * w.p.alibi_batch_stride + w.Head(row);
+  const Vec slope = hn::Set(d, w.p.alibi ? kLog2e * w.t.alibi_slopes[slope_at] : 0.0F);
+  const Vec diagonal = hn::Set(d, static_cast<float>(w.Query(row) + w.unit.sequence.diagonal - first));
+  const Vec hidden = hn::Set(d, -kInfinity);
+  float* scores = w.scores + row * kKeyTile;
+
+  Vec max = hidden;
+  for (std::int64_t j = 0; j < count; j += lanes) {
+    const Vec key = hn::Iota(d, static_cast<float>(j));
+    Vec s = hn::LoadU(d, scores + j);
+    if (w.p.softcap > 0) s = hn::Mul(cap, hn::Tanh(d, s));
+    if (w.p.alibi) s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(diagonal, key)), s);
+    auto visible = hn::And(hn::Le(begin, key), hn::Lt(key, end));
+    if (w.p.mask != MaskKind::none) {
+      const Vec bias = hn::LoadU(d, w.bias + row * kKeyTile + j);
+      s = hn::Add(s, bias);
+      visible = hn::AndNot(hn::Eq(bias, hidden), visible);
+    }
+    s = hn::IfThenElse(visible, s, hidden);
+    max = hn::Max(max, s);
+    hn::StoreU(s, d, scores + j);
+  }
+  const float old_m = w.state.m[row];
+  const float m = std::max(old_m, hn::GetLane(hn::MaxOfLanes(d, max)));
+  const float reference = m == -kInfinity ? 0 : m;
+  Vec sum = hn::Zero(d);
+  for (std::int64_t j = 0; j < count; j += lanes) {
+    const Vec weight = Exp2(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, reference)));
+    sum = hn::Add(sum, weight);
+    hn::StoreU(weight, d, scores + j);
+  }
+  const float alpha = std::exp2(old_m - reference);
+  w.state.m[row] = m;
+  w.state.l[row] = w.state.l[row] * alpha + hn::GetLane(hn::SumOfLanes(d, sum));
+  return alpha;
+}
+
+template <class T>
+HWY_INLINE void AttendTyped(const Work<T>& w) {
+  const float scale = w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e);
+  std::fill_n(w.q, w.sizes.rows * w.sizes.dim_qk, 0.0F);
+  for (std::int64_t row = 0; row < w.unit.rows; ++row) {
+    const T* from =
+        static_cast<const T*>(w.t.q) + query_offset(w.p, w.p.q, w.unit.sequence, w.Head(row), w.Query(row));
+    ConvertRow(from, w.p.dim_qk, scale, w.q + row * w.sizes.dim_qk);
+  }
+  std::fill_n(w.state.m, w.sizes.rows, -kInfinity);
+  std::fill_n(w.state.l, w.sizes.rows, 0.0F);
+  std::fill_n(w.state.o, w.sizes.rows * w.sizes.dim_v, 0.0F);
+
+  // Limits only grow from row to row, so the outer rows bound them all.
+  const std::int64_t begin = w.Visible(0).begin;
+  const std::int64_t end = w.Visible(w.unit.rows - 1).end;
+  for (std::int64_t first = begin; first < end; first += kKeyTile) {
+    const std::int64_t count = std::min(kKeyTile, end - first);
+    if (w.p.mask != MaskKind::none && !LoadBias(w, first, count)) continue;
+    for (std::int64_t j = 0; j < count; ++j) {
+      const auto offset = [&](const Strides& strides) {
+        return key_offset(w.p, w.t, strides, w.unit.sequence, w.unit.head_kv, first + j);
+      };
+      w.keys[j] = static_cast<const T*>(w.t.k) + offset(w.p.k);
+      w.values[j] = static_cast<const T*>(w.t.v) + offset(w.p.v);
+    }
+    // Four keys are taken at a time: past the last one, its row stands in, and the limits hide it.
+    for (std::int64_t j = count; j % 4 != 0; ++j) w.keys[j] = w.keys[count - 1];
+    std::int64_t row = 0;
+    for (; row + 2 < w.unit.rows; row += 4) AttendRows<4>(w, row, first, count);
+    for (; row + 1 < w.unit.rows; row += 2) AttendRows<2>(w, row, first, count);
+    for (; row < w.unit.rows; ++row) AttendRows<1>(w, row, first, count);
+  }
+}
+
+template <class T>
+HWY_INLINE void FinishTyped(const Unit& unit, const Sizes& sizes, const State& state) {
+  const Floats d;
+  const Problem& p = *unit.problem;
+  const Tensors& t = *unit.tensors;
+  const std::int64_t lanes = LaneCount();
+  for (std::int64_t row = 0; row < unit.rows; ++row) {
+    const std::int64_t query = row / p.group();
+    const std::int64_t head = unit.head_kv * p.group() + row % p.group();
+    const float weight = finish_row(p, t, unit.sequence, head, query, state.m[row], state.l[row]);
+    const float* from = state.o + row * sizes.dim_v;
+    T* to = static_cast<T*>(t.o) + query_offset(p, p.o, unit.sequence, head, query);
+    std::int64_t c = 0;
+    for (; c + lanes <= p.dim_v; c += lanes) {
+      StoreFromFloat(d, hn::Mul(hn::Set(d, weight), hn::LoadU(d, from + c)), to + c);
+    }
+    for (; c < p.dim_v; ++c) to[c] = from_float<T>(weight * from[c]);
+  }
+}
+
+void Attend(const Unit& unit, const Sizes& sizes, float* scratch, const State& state) {
+  with_dtype(unit.problem->dtype, [&](auto zero) HWY_ATTR {
+    AttendTyped(Work<decltype(zero)>(unit, sizes, scratch, state));
+  });
+}
+
+void Finish(const Unit& unit, const Sizes& sizes, const State& state) {
+  with_dtype(unit.problem->dtype, [&](auto zero) HWY_ATTR { FinishTyped<decltype(zero)>(unit, sizes, state); });
+}
+
+std::int64_t VectorLanes() {
+  return LaneCount();
+}
+
+}  // namespace
+}  // namespace saccade::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace saccade {
+namespace {
+HWY_EXPORT(Attend);
+HWY_EXPORT(Finish);
+HWY_EXPORT(VectorLanes);
+}  // namespace
+
+namespace decode {
+
+Sizes::Sizes(const Problem& p) {
+  const std::int64_t lanes = HWY_DYNAMIC_DISPATCH(VectorLanes)();
+  const auto pad = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
+  constexpr std::int64_t kCacheLine = 16;  // floats; keeps what follows each array aligned
+  rows = pad(p.group() * p.len_q, 4);
+  dim_qk = pad(p.dim_qk, lanes);
+  dim_v = pad(p.dim_v, lanes);
+  state = pad(rows * (dim_v + 2), kCacheLine);
+  constexpr std::int64_t kPointerFloats = sizeof(void*) / sizeof(float);
+  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + 2 * kKeyTile * kPointerFloats, kCacheLine);
+}
+
+State state_at(const Sizes& sizes, float* memory) {
+  return {memory, memory + sizes.rows, memory + 2 * sizes.rows};
+}
+
+void attend(const Unit& unit, const Sizes& sizes, float* scratch, const State& state) {
+  HWY_DYNAMIC_DISPATCH(Attend)(unit, sizes, scratch, state);
+}
+
+void finish(const Unit& unit, const Sizes& sizes, const State& state) {
+  HWY_DYNAMIC_DISPATCH(Finish)(unit, sizes, state);
+}
+
+void merge(const Unit& unit, const Sizes& sizes, const State& part, const State& state) {
+  for (std::int64_t row = 0; row < unit.rows; ++row) {
+    const float m = std::max(state.m[row], part.m[row]);
+    const float reference = m == -std::numeric_limits<float>::infinity() ? 0 : m;
+    const float keep = std::exp2(state.m[row] - reference);
+    const float take = std::exp2(part.m[row] - reference);
+    state.m[row] = m;
+    state.l[row] = state.l[row] * keep + part.l[row] * take;
+    float* o = state.o + row * sizes.dim_v;
+    const float* add = part.o + row * sizes.dim_v;
+    for (std::int64_t c = 0; c < sizes.dim_v; ++c) o[c] = o[c] * keep + add[c] * take;
+  }
+}
+
+}  // namespace decode
+}  // namespace saccade
+#endif  // HWY_ONCE

@@ -1,0 +1,60 @@
+// What the decode kernel's host side (decode.cpp) asks of its SIMD side (decode_simd.cpp).
+//
+// Few query rows against many keys: the time goes into reading K and V once. The SIMD lanes run over the head
+// dimension, numbers are converted in registers on their way in, and all rows that share a key head use each load.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <saccade/problem.h>
+#include <saccade/run.h>
+
+#include "core/sequence.h"
+
+namespace saccade::decode {
+
+/// Rows that share a key head at most.
+inline constexpr std::int64_t kMaxRows = 16;
+/// Keys in one pass of the softmax.
+inline constexpr std::int64_t kKeyTile = 128;
+
+/// All rows of one key head and a part of its keys. Rows run over queries and, inside, over the heads of the group.
+struct Unit {
+  const Problem* problem;
+  const Tensors* tensors;
+  Sequence sequence;
+  std::int64_t head_kv = 0;
+  std::int64_t rows = 0;
+  KeyRange keys{};
+};
+
+/// Sizes in floats of what one unit needs.
+struct Sizes {
+  std::int64_t rows;           ///< padded
+  std::int64_t dim_qk, dim_v;  ///< padded
+  std::int64_t state, scratch;
+
+  explicit Sizes(const Problem& problem);
+};
+
+/// The unfinished softmax: m[rows], l[rows], o[rows][padded dim_v], relative to the row maximum m, base 2.
+struct State {
+  float* m;
+  float* l;
+  float* o;
+};
+
+/// Splits a stretch of `sizes.state` floats.
+[[nodiscard]] State state_at(const Sizes& sizes, float* memory);
+
+/// Attends to the unit's keys. `scratch` has sizes.scratch floats.
+void attend(const Unit& unit, const Sizes& sizes, float* scratch, const State& state);
+
+/// Folds another part of the keys into `state`.
+void merge(const Unit& unit, const Sizes& sizes, const State& part, const State& state);
+
+/// Adds the sinks, normalises, and writes o and lse.
+void finish(const Unit& unit, const Sizes& sizes, const State& state);
+
+}  // namespace saccade::decode

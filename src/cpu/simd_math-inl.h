@@ -1,0 +1,91 @@
+// Vector building blocks shared by the SIMD kernels. Compiled once for each instruction set (Highway's convention: no
+// include guard in the usual sense).
+#if defined(SACCADE_CPU_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SACCADE_CPU_SIMD_MATH_INL_H_
+#undef SACCADE_CPU_SIMD_MATH_INL_H_
+#else
+#define SACCADE_CPU_SIMD_MATH_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "core/dtypes.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace saccade::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Vec = hn::Vec<Floats>;
+
+constexpr float kLog2e = 1.44269504088896340736F;
+constexpr float kLn2 = 0.693147180559945309417F;
+
+/// 2^x for x <= about 120, to about 0.7 ulp; 0 below -127 and for -inf, NaN for NaN.
+HWY_INLINE Vec Exp2(Floats d, Vec x) {
+  // Operand order matters: a NaN in the second operand of Max comes through on every target.
+  x = hn::Max(hn::Set(d, -127.0F), x);
+  const hn::RebindToSigned<Floats> di;
+  const Vec whole = hn::Round(x);
+  const Vec f = hn::Sub(x, whole);  // in [-1/2, 1/2]
+  // Minimax polynomial of 2^f with p(0) = 1; relative error 2e-9, so rounding decides.
+  Vec p = hn::Set(d, 1.5353362e-4F);
+  p = hn::MulAdd(p, f, hn::Set(d, 1.3398875e-3F));
+  p = hn::MulAdd(p, f, hn::Set(d, 9.61843692e-3F));
+  p = hn::MulAdd(p, f, hn::Set(d, 5.55033237e-2F));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.40226477e-1F));
+  p = hn::MulAdd(p, f, hn::Set(d, 6.93147182e-1F));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
+  const auto exponent = hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127));
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
+}
+
+HWY_INLINE Vec LoadAsFloat(Floats d, const float* from) {
+  return hn::LoadU(d, from);
+}
+HWY_INLINE Vec LoadAsFloat(Floats d, const F16* from) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
+}
+HWY_INLINE Vec LoadAsFloat(Floats d, const BF16* from) {
+  const hn::Rebind<std::uint16_t, Floats> half;
+  const hn::RebindToUnsigned<Floats> du;
+  const auto bits = hn::PromoteTo(du, hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(from)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+}
+
+HWY_INLINE void StoreFromFloat(Floats d, Vec x, float* to) {
+  hn::StoreU(x, d, to);
+}
+HWY_INLINE void StoreFromFloat(Floats, Vec x, F16* to) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
+}
+HWY_INLINE void StoreFromFloat(Floats, Vec x, BF16* to) {
+  const hn::Rebind<std::uint16_t, Floats> half;
+  const hn::RebindToUnsigned<Floats> du;
+  const auto bits = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff))));
+  // Rounding could carry a NaN's payload into infinity: keep its top half and make it quiet.
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(x));
+  hn::StoreU(hn::TruncateTo(half, hn::IfThenElse(is_nan, quiet, rounded)), half,
+             reinterpret_cast<std::uint16_t*>(to));
+}
+
+/// to[0, count) = scale * from[0, count), as floats.
+template <class T>
+HWY_INLINE void ConvertRow(const T* HWY_RESTRICT from, std::int64_t count, float scale, float* HWY_RESTRICT to) {
+  const Floats d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Vec factor = hn::Set(d, scale);
+  std::int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) hn::StoreU(hn::Mul(factor, LoadAsFloat(d, from + n)), d, to + n);
+  for (; n < count; ++n) to[n] = scale * to_float(from[n]);
+}
+
+}  // namespace saccade::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // SACCADE_CPU_SIMD_MATH_INL_H_
