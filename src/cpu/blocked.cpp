@@ -1,9 +1,8 @@
-// The blocked kernel's host side: how a problem is cut into blocks of rows (and, when those are too few for the
-// threads, into parts of the keys), and who runs which.
+// The blocked kernel's host side: how a problem is cut into blocks of rows (and, when those are too few for
+// the threads, into parts of the keys), and who runs which.
+#include <algorithm>
 #include <fmt/format.h>
 #include <omp.h>
-
-#include <algorithm>
 
 #include "core/config.h"
 #include "cpu/blocked_simd.h"
@@ -50,8 +49,9 @@ class BlockedRun {
       block.keys = part_of_keys(block, unit % splits);
       const std::int64_t slot = splits > 1 ? unit : thread;
       const blocked::State state = blocked::state_at(sizes_, states + slot * sizes_.state);
-      blocked::attend(block, sizes_, workspace + thread * sizes_.scratch, state);
-      if (splits == 1) blocked::finish(block, sizes_, state);
+      float* scratch = workspace + thread * sizes_.scratch;
+      blocked::attend(block, sizes_, scratch, state);
+      if (splits == 1) blocked::finish(block, sizes_, scratch, state);
     }
     if (splits == 1) return;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(config_.threads) if (config_.threads > 1)
@@ -63,7 +63,8 @@ class BlockedRun {
       };
       // Always in the same order, so that the bits do not depend on who finished first.
       for (std::int64_t n = 1; n < splits; ++n) blocked::merge(block, sizes_, part(n), part(0));
-      blocked::finish(block, sizes_, part(0));
+      float* scratch = workspace + omp_get_thread_num() * sizes_.scratch;
+      blocked::finish(block, sizes_, scratch, part(0));
     }
   }
 
@@ -130,7 +131,8 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   config.rows = given.take("rows", choose_rows(p, config.threads, panel_rows), 1,
                            static_cast<int>(kMaxPanels) * panel_rows);
   config.key_tile = given.take("key_tile", 128, 1, kMaxKeyTile);
-  config.splits = given.take("splits", choose_splits(p, config.threads, config.rows, config.key_tile), 1, kMaxSplits);
+  config.splits =
+      given.take("splits", choose_splits(p, config.threads, config.rows, config.key_tile), 1, kMaxSplits);
   if (Status status = given.finish("cpu_blocked"); !status.ok()) return status;
 
   BlockedRun blocked_run(p, config);

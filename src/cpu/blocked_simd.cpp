@@ -5,14 +5,16 @@
 
 #include "cpu/finish_row.h"
 
+// Highway's order: the targets, then this file once for each of them.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/blocked_simd.cpp"
 #include "cpu/simd_targets.h"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
-
 #include "cpu/simd_math-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
@@ -22,8 +24,8 @@ using blocked::RowBlock;
 using blocked::Sizes;
 using blocked::State;
 
-// The register block: kGroup broadcast numbers against kVectors vectors. With 32 registers 8 x 2 needs 10 loads for 16
-// multiply-adds; with 16 registers 4 x 3 is the largest that leaves room for its operands.
+// The register block: kGroup broadcast numbers against kVectors vectors. With 32 registers 8 x 2 needs 10
+// loads for 16 multiply-adds; with 16 registers 4 x 3 is the largest that leaves room for its operands.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
 constexpr int kGroup = 8;
 constexpr int kVectors = 2;
@@ -59,23 +61,31 @@ struct Panel {
   }
 };
 
-/// acc[r] += sum_n a[r * a_row + n * a_step] * b[n] for r in [0, kGroup), b[n] being the panel at b + n * panel rows.
-/// Both products of attention are this: a is K with rows over keys, then V with rows over value columns.
+/// The inner loops take this many steps at a time, so every depth is padded to a multiple of it: a loop of
+/// few, long iterations is predicted to its end (3% faster than one step at a time).
+constexpr std::int64_t kSteps = 4;
+static_assert(kGroup % kSteps == 0);  // depths of whole key groups need no padding of their own
+
+/// acc[r] += sum_n a[r * a_row + n * a_step] * b[n] for r in [0, kGroup), b[n] being the panel at b + n *
+/// panel rows. Both products of attention are this: a is K with rows over keys, then V with rows over value
+/// columns.
 HWY_INLINE void MultiplyAdd(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
                             const float* HWY_RESTRICT b, std::int64_t depth, Panel (&acc)[kGroup]) {
   const Floats d;
   const std::int64_t panel = PanelRows();
   const float* HWY_RESTRICT a_high = a + 4 * a_row;  // a second base keeps every address within base + index
-#pragma GCC unroll 4
-  for (std::int64_t n = 0; n < depth; ++n) {
-    const Panel x = Panel::Load(b);
-    for (int r = 0; r < kGroup; ++r) {
-      const Vec factor = hn::Set(d, r < 4 ? a[r * a_row] : a_high[(r - 4) * a_row]);
-      for (int i = 0; i < kVectors; ++i) acc[r].v[i] = hn::MulAdd(factor, x.v[i], acc[r].v[i]);
+  for (std::int64_t n = 0; n < depth; n += kSteps) {
+    for (int step = 0; step < kSteps; ++step) {
+      const Panel x = Panel::Load(b + step * panel);
+      for (int r = 0; r < kGroup; ++r) {
+        const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
+        const Vec factor = hn::Set(d, row[step * a_step]);
+        for (int i = 0; i < kVectors; ++i) acc[r].v[i] = hn::MulAdd(factor, x.v[i], acc[r].v[i]);
+      }
     }
-    a += a_step;
-    a_high += a_step;
-    b += panel;
+    a += kSteps * a_step;
+    a_high += kSteps * a_step;
+    b += kSteps * panel;
   }
 }
 
@@ -92,7 +102,11 @@ struct Walk {
   float *slopes, *diagonals;
 
   HWY_INLINE Walk(const RowBlock& row_block, const Sizes& all_sizes, float* scratch, const State& soft)
-      : block(row_block), sizes(all_sizes), state(soft), p(*row_block.problem), t(*row_block.tensors),
+      : block(row_block),
+        sizes(all_sizes),
+        state(soft),
+        p(*row_block.problem),
+        t(*row_block.tensors),
         panel_rows(PanelRows()) {
     const auto take = [&scratch](std::int64_t count) {
       float* at = scratch;
@@ -126,33 +140,24 @@ struct Walk {
 /// q^T of one panel, scaled so that scores come out in base 2 (or, under a softcap, as its argument).
 template <class T>
 HWY_INLINE void LoadQueries(const Walk& w, std::int64_t panel) {
-  const Floats d;
-  const hn::RebindToSigned<Floats> di;
-  const std::int64_t dim = w.p.dim_qk;
+  const std::int64_t dim = w.sizes.dim_qk;
   const float scale = w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e);
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  float* HWY_RESTRICT to = w.q + panel * dim * w.panel_rows;
   for (std::int64_t r = 0; r < w.panel_rows; ++r) {
     const std::int64_t row = panel * w.panel_rows + r;
     if (row < w.block.rows) {
       const T* from = static_cast<const T*>(w.t.q) +
                       query_offset(w.p, w.p.q, w.block.sequence, w.Head(row), w.Query(row));
-      ConvertRow(from, dim, scale, w.rows_f32 + r * dim);
+      ConvertRow(from, w.p.dim_qk, scale, w.rows_f32 + r * dim);
+      std::fill(w.rows_f32 + r * dim + w.p.dim_qk, w.rows_f32 + (r + 1) * dim, 0.0F);
     } else {
       std::fill_n(w.rows_f32 + r * dim, dim, 0.0F);
     }
   }
-  const auto every_row = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(dim)));
-  for (std::int64_t n = 0; n < dim; ++n) {
-    for (int i = 0; i < kVectors; ++i) {
-      hn::StoreU(hn::GatherIndex(d, w.rows_f32 + i * lanes * dim + n, every_row), d,
-                 to + n * w.panel_rows + i * lanes);
-    }
-  }
+  Transpose(w.rows_f32, dim, w.panel_rows, dim, w.q + panel * dim * w.panel_rows, w.panel_rows);
 }
 
-/// A tile of keys or values as floats: in place when they lie so already, else converted, with zeros up to the padded
-/// number of rows and columns.
+/// A tile of keys or values as floats: in place when they lie so already, else converted, with zeros up to
+/// the padded number of rows and columns.
 struct Tile {
   const float* data;
   std::int64_t stride;
@@ -186,8 +191,7 @@ HWY_INLINE bool LoadBias(const Walk& w, std::int64_t panel, std::int64_t tile_fi
   bool visible = false;
   for (std::int64_t r = 0; r < w.panel_rows; ++r) {
     const std::int64_t row = std::min(panel * w.panel_rows + r, w.block.rows - 1);
-    const std::int64_t offset =
-        mask_offset(w.p, w.block.sequence, w.Head(row), w.Query(row), tile_first);
+    const std::int64_t offset = mask_offset(w.p, w.block.sequence, w.Head(row), w.Query(row), tile_first);
     float* HWY_RESTRICT bias = w.bias + r;
     const auto fill = [&](auto value) HWY_ATTR {
       for (std::int64_t j = from; j < to; ++j) {
@@ -248,13 +252,13 @@ HWY_INLINE Panel ModifyScores(const Walk& w, std::int64_t panel, std::int64_t ti
 }
 
 /// scores = K q^T for keys [from, to) of the tile; returns the running maximum over them.
-HWY_INLINE Panel Scores(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from, std::int64_t to,
-                        Panel max) {
-  const float* q = w.q + panel * w.p.dim_qk * w.panel_rows;
+HWY_INLINE Panel Scores(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from,
+                        std::int64_t to, Panel max) {
+  const float* q = w.q + panel * w.sizes.dim_qk * w.panel_rows;
   for (std::int64_t j = from; j < to; j += kGroup) {
     Panel acc[kGroup];
     for (Panel& a : acc) a = Panel::Splat(0);
-    MultiplyAdd(keys.data + j * keys.stride, keys.stride, 1, q, w.p.dim_qk, acc);
+    MultiplyAdd(keys.data + j * keys.stride, keys.stride, 1, q, w.sizes.dim_qk, acc);
     for (int r = 0; r < kGroup; ++r) {
       acc[r].Store(w.scores + (j + r) * w.panel_rows);
       for (int i = 0; i < kVectors; ++i) max.v[i] = hn::Max(max.v[i], acc[r].v[i]);
@@ -334,8 +338,8 @@ HWY_INLINE void AttendPanel(const Walk& w, std::int64_t panel, const Tile& keys,
   for (std::int64_t c = 0; c < w.sizes.dim_v; c += kGroup) {
     Panel acc[kGroup];
     for (Panel& a : acc) a = Panel::Splat(0);
-    MultiplyAdd(values.data + from * values.stride + c, 1, values.stride, w.scores + from * w.panel_rows, to - from,
-                acc);
+    MultiplyAdd(values.data + from * values.stride + c, 1, values.stride, w.scores + from * w.panel_rows,
+                to - from, acc);
     for (int r = 0; r < kGroup; ++r) {
       float* row = o + (c + r) * w.panel_rows;
       Panel x = Panel::Load(row);
@@ -363,7 +367,7 @@ HWY_INLINE void AttendTyped(const Walk& w) {
   const std::int64_t end = w.Visible(w.block.rows - 1).end;
   for (std::int64_t first = begin; first < end; first += w.sizes.key_tile) {
     const std::int64_t count = std::min(w.sizes.key_tile, end - first);
-    const Tile keys = LoadTile<T>(w, w.t.k, w.p.k, w.p.dim_qk, w.p.dim_qk, first, count, w.key_tile);
+    const Tile keys = LoadTile<T>(w, w.t.k, w.p.k, w.p.dim_qk, w.sizes.dim_qk, first, count, w.key_tile);
     const Tile values = LoadTile<T>(w, w.t.v, w.p.v, w.p.dim_v, w.sizes.dim_v, first, count, w.value_tile);
     for (std::int64_t panel = 0; panel < panels; ++panel) AttendPanel(w, panel, keys, values, first, count);
   }
@@ -371,11 +375,7 @@ HWY_INLINE void AttendTyped(const Walk& w) {
 
 void Attend(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
   const Walk walk(block, sizes, scratch, state);
-  switch (block.problem->dtype) {
-    case DType::f16: return AttendTyped<F16>(walk);
-    case DType::bf16: return AttendTyped<BF16>(walk);
-    case DType::f32: return AttendTyped<float>(walk);
-  }
+  with_dtype(block.problem->dtype, [&](auto zero) HWY_ATTR { AttendTyped<decltype(zero)>(walk); });
 }
 
 void Merge(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
@@ -409,35 +409,26 @@ void Merge(const RowBlock& block, const Sizes& sizes, const State& part, const S
 }
 
 template <class T>
-HWY_INLINE void FinishTyped(const RowBlock& block, const Sizes& sizes, const State& state) {
-  const Floats d;
-  const hn::RebindToSigned<Floats> di;
+HWY_INLINE void FinishTyped(const RowBlock& block, const Sizes& sizes, float* rows_f32, const State& state) {
   const Problem& p = *block.problem;
   const Tensors& t = *block.tensors;
   const std::int64_t panel_rows = PanelRows();
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto every_column = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(panel_rows)));
   for (std::int64_t r = 0; r < block.rows; ++r) {
+    const std::int64_t in_panel = r % panel_rows;
+    if (in_panel == 0) {
+      Transpose(state.o + r * sizes.dim_v, panel_rows, sizes.dim_v, panel_rows, rows_f32, sizes.dim_v);
+    }
     const std::int64_t query = (block.first_row + r) / p.group();
     const std::int64_t head = block.head_kv * p.group() + (block.first_row + r) % p.group();
     const float weight = finish_row(p, t, block.sequence, head, query, state.m[r], state.l[r]);
-    const float* from = state.o + r / panel_rows * sizes.dim_v * panel_rows + r % panel_rows;
     T* to = static_cast<T*>(t.o) + query_offset(p, p.o, block.sequence, head, query);
-    const Vec factor = hn::Set(d, weight);
-    std::int64_t c = 0;
-    for (; c + lanes <= p.dim_v; c += lanes) {
-      StoreFromFloat(d, hn::Mul(factor, hn::GatherIndex(d, from + c * panel_rows, every_column)), to + c);
-    }
-    for (; c < p.dim_v; ++c) to[c] = from_float<T>(weight * from[c * panel_rows]);
+    StoreRow(rows_f32 + in_panel * sizes.dim_v, p.dim_v, weight, to);
   }
 }
 
-void Finish(const RowBlock& block, const Sizes& sizes, const State& state) {
-  switch (block.problem->dtype) {
-    case DType::f16: return FinishTyped<F16>(block, sizes, state);
-    case DType::bf16: return FinishTyped<BF16>(block, sizes, state);
-    case DType::f32: return FinishTyped<float>(block, sizes, state);
-  }
+void Finish(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
+  with_dtype(block.problem->dtype,
+             [&](auto zero) HWY_ATTR { FinishTyped<decltype(zero)>(block, sizes, scratch, state); });
 }
 
 blocked::Geometry ThisGeometry() {
@@ -469,14 +460,15 @@ Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys) {
   constexpr std::int64_t kCacheLine = 16;  // floats; keeps every array aligned to one
   rows = pad(max_rows, panel_rows);
   key_tile = pad(max_keys, group);
+  dim_qk = pad(p.dim_qk, group);
   dim_v = pad(p.dim_v, group);
   state_o = pad(rows * dim_v, kCacheLine);
   limits = pad(rows, kCacheLine);
   state = state_o + 2 * limits;
-  q = pad(rows * p.dim_qk, kCacheLine);
-  rows_f32 = pad(panel_rows * p.dim_qk, kCacheLine);
+  q = pad(rows * dim_qk, kCacheLine);
+  rows_f32 = pad(panel_rows * std::max(dim_qk, dim_v), kCacheLine);
   scores = pad(key_tile * panel_rows, kCacheLine);
-  keys = pad(key_tile * p.dim_qk, kCacheLine);
+  keys = pad(key_tile * dim_qk, kCacheLine);
   values = pad(key_tile * dim_v, kCacheLine);
   bias = p.mask == MaskKind::none ? 0 : scores;
   scratch = q + rows_f32 + scores + keys + values + bias + 4 * limits;
@@ -494,8 +486,8 @@ void merge(const RowBlock& block, const Sizes& sizes, const State& part, const S
   HWY_DYNAMIC_DISPATCH(Merge)(block, sizes, part, state);
 }
 
-void finish(const RowBlock& block, const Sizes& sizes, const State& state) {
-  HWY_DYNAMIC_DISPATCH(Finish)(block, sizes, state);
+void finish(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
+  HWY_DYNAMIC_DISPATCH(Finish)(block, sizes, scratch, state);
 }
 
 }  // namespace blocked

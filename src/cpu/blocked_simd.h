@@ -1,8 +1,8 @@
 // What the blocked kernel's host side (blocked.cpp) asks of its SIMD side (blocked_simd.cpp).
 //
-// The SIMD lanes run over query rows: scores and output of a block are kept transposed, so that the softmax needs no
-// reduction across lanes and K and V are read in their natural order, one broadcast number at a time. A panel is as
-// many rows as the accumulators of one register block hold.
+// The SIMD lanes run over query rows: scores and output of a block are kept transposed, so that the softmax
+// needs no reduction across lanes and K and V are read in their natural order, one broadcast number at a
+// time. A panel is as many rows as the accumulators of one register block hold.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ struct Geometry {
 /// Of the best instruction set of this machine.
 [[nodiscard]] Geometry geometry();
 
-/// Rows of one key head and the keys they are to attend to. Rows run over the queries and, inside, over the query
-/// heads that share the key head: row r is query r / group of head head_kv * group + r % group.
+/// Rows of one key head and the keys they are to attend to. Rows run over the queries and, inside, over the
+/// query heads that share the key head: row r is query r / group of head head_kv * group + r % group.
 struct RowBlock {
   const Problem* problem;
   const Tensors* tensors;
@@ -45,9 +45,9 @@ struct State {
 
 /// Sizes of the arrays that a block of at most `rows` rows needs, in floats.
 struct Sizes {
-  std::int64_t rows, key_tile;            // both padded
-  std::int64_t dim_v;                     // padded
-  std::int64_t state, state_o;            // of State: all of it; of o alone
+  std::int64_t rows, key_tile;  // both padded
+  std::int64_t dim_qk, dim_v;   // both padded
+  std::int64_t state, state_o;  // of State: all of it; of o alone
   std::int64_t q, rows_f32, scores, keys, values, bias, limits, scratch;
 
   Sizes(const Problem& problem, std::int64_t rows, std::int64_t key_tile);
@@ -56,13 +56,14 @@ struct Sizes {
 /// Splits a stretch of `sizes.state` floats.
 [[nodiscard]] State state_at(const Sizes& sizes, float* memory);
 
-/// Attends to the block's keys and leaves the unfinished softmax in `state`. `scratch` has sizes.scratch floats.
+/// Attends to the block's keys and leaves the unfinished softmax in `state`. `scratch` has sizes.scratch
+/// floats.
 void attend(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state);
 
 /// Folds another part of the keys into `state`.
 void merge(const RowBlock& block, const Sizes& sizes, const State& part, const State& state);
 
-/// Adds the sinks, normalises, and writes o and lse.
-void finish(const RowBlock& block, const Sizes& sizes, const State& state);
+/// Adds the sinks, normalises, and writes o and lse. `scratch` as for attend().
+void finish(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state);
 
 }  // namespace saccade::blocked

@@ -1,8 +1,8 @@
-// The decode kernel's host side: each key head is a unit, cut into parts of its keys when there are too few of them.
+// The decode kernel's host side: each key head is a unit, cut into parts of its keys when there are too few
+// of them.
+#include <algorithm>
 #include <fmt/format.h>
 #include <omp.h>
-
-#include <algorithm>
 
 #include "core/config.h"
 #include "cpu/decode_simd.h"

@@ -6,14 +6,16 @@
 
 #include "cpu/finish_row.h"
 
+// Highway's order: the targets, then this file once for each of them.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/decode_simd.cpp"
 #include "cpu/simd_targets.h"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
-
 #include "cpu/simd_math-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
@@ -53,7 +55,9 @@ struct Work {
     values = keys + kKeyTile;
   }
   [[nodiscard]] std::int64_t Query(std::int64_t row) const { return row / p.group(); }
-  [[nodiscard]] std::int64_t Head(std::int64_t row) const { return unit.head_kv * p.group() + row % p.group(); }
+  [[nodiscard]] std::int64_t Head(std::int64_t row) const {
+    return unit.head_kv * p.group() + row % p.group();
+  }
   [[nodiscard]] KeyRange Visible(std::int64_t row) const {
     const KeyRange seen = visible_keys(p, unit.sequence, Query(row));
     const std::int64_t first = std::max(seen.begin, unit.keys.begin);
@@ -80,7 +84,7 @@ HWY_INLINE void StoreSums(const Vec (&x)[4], float* to) {
 #else
 /// Adds the 128-bit blocks of a vector.
 template <class D>
-HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> SumOfBlocks(D, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4> > SumOfBlocks(D, hn::Vec<D> x) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return x;
   } else {
@@ -93,7 +97,8 @@ HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> SumOfBlocks(D, hn::Vec<D> x) {
 HWY_INLINE void StoreSums(const Vec (&x)[4], float* to) {
   const Floats d;
   const hn::RepartitionToWide<Floats> pairs;
-  // Each step adds neighbours and interleaves, until every 128-bit block holds a part of the four sums in order.
+  // Each step adds neighbours and interleaves, until every 128-bit block holds a part of the four sums in
+  // order.
   const Vec x01 = hn::Add(hn::InterleaveLower(d, x[0], x[1]), hn::InterleaveUpper(d, x[0], x[1]));
   const Vec x23 = hn::Add(hn::InterleaveLower(d, x[2], x[3]), hn::InterleaveUpper(d, x[2], x[3]));
   const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, x01), hn::BitCast(pairs, x23));
@@ -214,7 +219,8 @@ HWY_INLINE float SoftmaxRow(const Work<T>& w, std::int64_t row, std::int64_t fir
   const Floats d;
   const std::int64_t lanes = LaneCount();
   const KeyRange seen = w.Visible(row);
-  const Vec begin = hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile)));
+  const Vec begin =
+      hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile)));
   const Vec end = hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.end - first, -1, count)));
   const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
   const std::int64_t slope_at = w.unit.sequence.batch * w.p.alibi_batch_stride + w.Head(row);
@@ -291,32 +297,25 @@ HWY_INLINE void AttendTyped(const Work<T>& w) {
 
 template <class T>
 HWY_INLINE void FinishTyped(const Unit& unit, const Sizes& sizes, const State& state) {
-  const Floats d;
   const Problem& p = *unit.problem;
   const Tensors& t = *unit.tensors;
-  const std::int64_t lanes = LaneCount();
   for (std::int64_t row = 0; row < unit.rows; ++row) {
     const std::int64_t query = row / p.group();
     const std::int64_t head = unit.head_kv * p.group() + row % p.group();
     const float weight = finish_row(p, t, unit.sequence, head, query, state.m[row], state.l[row]);
-    const float* from = state.o + row * sizes.dim_v;
     T* to = static_cast<T*>(t.o) + query_offset(p, p.o, unit.sequence, head, query);
-    std::int64_t c = 0;
-    for (; c + lanes <= p.dim_v; c += lanes) {
-      StoreFromFloat(d, hn::Mul(hn::Set(d, weight), hn::LoadU(d, from + c)), to + c);
-    }
-    for (; c < p.dim_v; ++c) to[c] = from_float<T>(weight * from[c]);
+    StoreRow(state.o + row * sizes.dim_v, p.dim_v, weight, to);
   }
 }
 
 void Attend(const Unit& unit, const Sizes& sizes, float* scratch, const State& state) {
-  with_dtype(unit.problem->dtype, [&](auto zero) HWY_ATTR {
-    AttendTyped(Work<decltype(zero)>(unit, sizes, scratch, state));
-  });
+  with_dtype(unit.problem->dtype,
+             [&](auto zero) HWY_ATTR { AttendTyped(Work<decltype(zero)>(unit, sizes, scratch, state)); });
 }
 
 void Finish(const Unit& unit, const Sizes& sizes, const State& state) {
-  with_dtype(unit.problem->dtype, [&](auto zero) HWY_ATTR { FinishTyped<decltype(zero)>(unit, sizes, state); });
+  with_dtype(unit.problem->dtype,
+             [&](auto zero) HWY_ATTR { FinishTyped<decltype(zero)>(unit, sizes, state); });
 }
 
 std::int64_t VectorLanes() {

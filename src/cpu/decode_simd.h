@@ -1,7 +1,8 @@
 // What the decode kernel's host side (decode.cpp) asks of its SIMD side (decode_simd.cpp).
 //
 // Few query rows against many keys: the time goes into reading K and V once. The SIMD lanes run over the head
-// dimension, numbers are converted in registers on their way in, and all rows that share a key head use each load.
+// dimension, numbers are converted in registers on their way in, and all rows that share a key head use each
+// load.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,8 @@ inline constexpr std::int64_t kMaxRows = 16;
 /// Keys in one pass of the softmax.
 inline constexpr std::int64_t kKeyTile = 128;
 
-/// All rows of one key head and a part of its keys. Rows run over queries and, inside, over the heads of the group.
+/// All rows of one key head and a part of its keys. Rows run over queries and, inside, over the heads of the
+/// group.
 struct Unit {
   const Problem* problem;
   const Tensors* tensors;

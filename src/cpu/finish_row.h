@@ -13,10 +13,10 @@
 
 namespace saccade {
 
-/// Adds the head's sink to a softmax with maximum m and sum l (base 2), writes the row's lse, and returns the factor
-/// that turns the accumulated row into o.
-inline float finish_row(const Problem& p, const Tensors& t, const Sequence& s, std::int64_t head, std::int64_t query,
-                        float m, float l) {
+/// Adds the head's sink to a softmax with maximum m and sum l (base 2), writes the row's lse, and returns the
+/// factor that turns the accumulated row into o.
+inline float finish_row(const Problem& p, const Tensors& t, const Sequence& s, std::int64_t head,
+                        std::int64_t query, float m, float l) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   float weight = 1;
   if (p.sinks) {
@@ -30,7 +30,8 @@ inline float finish_row(const Problem& p, const Tensors& t, const Sequence& s, s
   }
   const bool empty = m == -kInfinity && !(l > 0 || std::isnan(l));
   if (p.lse) {
-    t.lse[lse_offset(p, s, head, query)] = empty ? -kInfinity : std::numbers::ln2_v<float> * (m + std::log2(l));
+    t.lse[lse_offset(p, s, head, query)] =
+        empty ? -kInfinity : std::numbers::ln2_v<float> * (m + std::log2(l));
   }
   return empty ? 0 : weight / l;
 }

@@ -1,5 +1,5 @@
-// Vector building blocks shared by the SIMD kernels. Compiled once for each instruction set (Highway's convention: no
-// include guard in the usual sense).
+// Vector building blocks shared by the SIMD kernels. Compiled once for each instruction set (Highway's
+// convention: no include guard in the usual sense).
 #if defined(SACCADE_CPU_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SACCADE_CPU_SIMD_MATH_INL_H_
 #undef SACCADE_CPU_SIMD_MATH_INL_H_
@@ -76,13 +76,57 @@ HWY_INLINE void StoreFromFloat(Floats, Vec x, BF16* to) {
 
 /// to[0, count) = scale * from[0, count), as floats.
 template <class T>
-HWY_INLINE void ConvertRow(const T* HWY_RESTRICT from, std::int64_t count, float scale, float* HWY_RESTRICT to) {
+HWY_INLINE void ConvertRow(const T* HWY_RESTRICT from, std::int64_t count, float scale,
+                           float* HWY_RESTRICT to) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Vec factor = hn::Set(d, scale);
   std::int64_t n = 0;
   for (; n + lanes <= count; n += lanes) hn::StoreU(hn::Mul(factor, LoadAsFloat(d, from + n)), d, to + n);
   for (; n < count; ++n) to[n] = scale * to_float(from[n]);
+}
+
+/// to[0, count) = scale * from[0, count), rounded to the storage type.
+template <class T>
+HWY_INLINE void StoreRow(const float* HWY_RESTRICT from, std::int64_t count, float scale,
+                         T* HWY_RESTRICT to) {
+  const Floats d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Vec factor = hn::Set(d, scale);
+  std::int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) StoreFromFloat(d, hn::Mul(factor, hn::LoadU(d, from + n)), to + n);
+  for (; n < count; ++n) to[n] = from_float<T>(scale * from[n]);
+}
+
+/// to[c][r] = from[r][c] for r < rows and c < columns, both multiples of 4 (any on the scalar target).
+HWY_INLINE void Transpose(const float* HWY_RESTRICT from, std::int64_t from_stride, std::int64_t rows,
+                          std::int64_t columns, float* HWY_RESTRICT to, std::int64_t to_stride) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+#else
+  const hn::FixedTag<float, 4> d;
+  const hn::RepartitionToWide<decltype(d)> pairs;
+  for (std::int64_t r = 0; r < rows; r += 4) {
+    for (std::int64_t c = 0; c < columns; c += 4) {
+      const float* block = from + r * from_stride + c;
+      const auto r0 = hn::LoadU(d, block);
+      const auto r1 = hn::LoadU(d, block + from_stride);
+      const auto r2 = hn::LoadU(d, block + 2 * from_stride);
+      const auto r3 = hn::LoadU(d, block + 3 * from_stride);
+      const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+      const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+      const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+      const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+      float* column = to + c * to_stride + r;
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, column);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, column + to_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, column + 2 * to_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, column + 3 * to_stride);
+    }
+  }
+#endif
 }
 
 }  // namespace saccade::HWY_NAMESPACE

@@ -1,5 +1,6 @@
-// Which instruction sets the SIMD kernels are compiled for: AVX-512, AVX2, and the baseline; NEON on ARM. The scalable
-// ones (SVE, RVV) cannot hold vectors in arrays, and the steps in between gain nothing over their neighbours.
+// Which instruction sets the SIMD kernels are compiled for: AVX-512, AVX2, and the baseline; NEON on ARM. The
+// scalable ones (SVE, RVV) cannot hold vectors in arrays, and the steps in between gain nothing over their
+// neighbours.
 #pragma once
 
 #define HWY_DISABLED_TARGETS \
