@@ -25,9 +25,11 @@ constexpr float kLn2 = 0.693147180559945309417F;
 HWY_INLINE Vec Exp2(Floats d, Vec x) {
   // Operand order matters: a NaN in the second operand of Max comes through on every target.
   x = hn::Max(hn::Set(d, -127.0F), x);
-  const hn::RebindToSigned<Floats> di;
-  const Vec whole = hn::Round(x);
-  const Vec f = hn::Sub(x, whole);  // in [-1/2, 1/2]
+  // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits; 127 more is the exponent's
+  // bias.
+  const Vec magic = hn::Set(d, 0x1.8p23F + 127);
+  const Vec shifted = hn::Add(x, magic);
+  const Vec f = hn::Sub(x, hn::Sub(shifted, magic));  // in [-1/2, 1/2]
   // Minimax polynomial of 2^f with p(0) = 1; relative error 2e-9, so rounding decides.
   Vec p = hn::Set(d, 1.5353362e-4F);
   p = hn::MulAdd(p, f, hn::Set(d, 1.3398875e-3F));
@@ -36,8 +38,8 @@ HWY_INLINE Vec Exp2(Floats d, Vec x) {
   p = hn::MulAdd(p, f, hn::Set(d, 2.40226477e-1F));
   p = hn::MulAdd(p, f, hn::Set(d, 6.93147182e-1F));
   p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
-  const auto exponent = hn::Add(hn::ConvertTo(di, whole), hn::Set(di, 127));
-  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
+  const hn::RebindToSigned<Floats> di;
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
 HWY_INLINE Vec LoadAsFloat(Floats d, const float* from) {
