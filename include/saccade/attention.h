@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include <saccade/export.h>
 #include <saccade/problem.h>
 #include <saccade/run.h>
 
@@ -17,15 +18,17 @@ struct View {
   std::array<std::int64_t, 4> strides{};
 
   /// A packed [batch, heads, length, dim] tensor.
-  [[nodiscard]] static View packed(const void* data, DType dtype, std::array<std::int64_t, 4> sizes);
+  [[nodiscard]] SACCADE_API static View packed(const void* data, DType dtype,
+                                               std::array<std::int64_t, 4> sizes);
 };
 
 /// The problem these four tensors pose (no mask, not causal; set what else it needs afterwards), or the
 /// sentence that says which of their sizes or types disagree.
-[[nodiscard]] Result<Problem> describe(const View& q, const View& k, const View& v, const View& o);
+[[nodiscard]] SACCADE_API Result<Problem> describe(const View& q, const View& k, const View& v,
+                                                   const View& o);
 
 /// For the impatient: o = attention(q, k, v) on the host, causal or not. Allocates its own workspace.
-[[nodiscard]] Status attention(const View& q, const View& k, const View& v, const View& o,
-                               bool causal = false);
+[[nodiscard]] SACCADE_API Status attention(const View& q, const View& k, const View& v, const View& o,
+                                           bool causal = false);
 
 }  // namespace saccade

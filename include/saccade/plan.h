@@ -2,16 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <saccade/export.h>
 #include <saccade/problem.h>
 #include <saccade/status.h>
 
 namespace saccade {
 
+/// Where a kernel runs.
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
 /// A device by kind and index; {cpu, 0} is the host.
@@ -22,7 +26,7 @@ struct Device {
 };
 
 /// "cpu", "cuda:0".
-[[nodiscard]] std::string to_string(Device device);
+[[nodiscard]] SACCADE_API std::string to_string(Device device);
 
 /// What the caller may decide instead of the planner.
 struct PlanOptions {
@@ -40,17 +44,17 @@ struct PlanState;
 class Plan {
  public:
   /// The problem this plan was made for.
-  [[nodiscard]] const Problem& problem() const noexcept;
+  [[nodiscard]] SACCADE_API const Problem& problem() const noexcept;
   /// The device it runs on.
-  [[nodiscard]] Device device() const noexcept;
+  [[nodiscard]] SACCADE_API Device device() const noexcept;
   /// The chosen kernel's registry name.
-  [[nodiscard]] std::string_view kernel() const noexcept;
+  [[nodiscard]] SACCADE_API std::string_view kernel() const noexcept;
   /// The chosen configuration, as "key=value ..."; PlanOptions::config takes it back.
-  [[nodiscard]] const std::string& config() const noexcept;
+  [[nodiscard]] SACCADE_API const std::string& config() const noexcept;
   /// Bytes of scratch memory run() needs, aligned to kWorkspaceAlignment; may be 0.
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept;
+  [[nodiscard]] SACCADE_API std::size_t workspace_bytes() const noexcept;
   /// Which kernel, with which configuration, and why every faster one said no. Several lines.
-  [[nodiscard]] std::string explain() const;
+  [[nodiscard]] SACCADE_API std::string explain() const;
 
  private:
   friend struct detail::PlanState;
@@ -62,7 +66,7 @@ class Plan {
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 
 /// Validates the problem and walks the registry, fastest kernel first, until one accepts.
-[[nodiscard]] Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
+[[nodiscard]] SACCADE_API Result<Plan> make_plan(const Problem& problem, const PlanOptions& options = {});
 
 /// One row of the registry, for listings.
 struct KernelInfo {
@@ -72,6 +76,6 @@ struct KernelInfo {
 };
 
 /// Every kernel of this build in the planner's order.
-[[nodiscard]] std::vector<KernelInfo> kernels();
+[[nodiscard]] SACCADE_API std::vector<KernelInfo> kernels();
 
 }  // namespace saccade

@@ -3,14 +3,15 @@
 // What is computed, for each batch b, query head h and query i (the float64 oracle in src/cpu defines it):
 //
 //   s[j] = softcap(scale * dot(q[b,h,i], k[b,g,j])) + bias[b,h,i,j] - slope[b,h] * |i + diagonal - j|
-//   s[j] = -inf where j is hidden by the causal mask, the window, the boolean mask or the sequence's length
+//   s[j] = -inf where j is hidden by the causal mask, the window, a false in the mask or a bias of -inf
 //   lse  = log(sum_j exp(s[j]) + exp(sink[h]))
 //   o    = sum_j exp(s[j] - lse) * v[b,g,j]
 //
 // with g = h / (heads_q / heads_kv), softcap(x) = c * tanh(x / c) when c > 0, and diagonal = 0 (top_left) or
 // len_kv - len_q of that sequence (bottom_right). A row with nothing to attend to gives o = 0 and lse = -inf
 // (or the sink's logit, when there is one). A NaN that a row attends to reaches the row's output; finite
-// inputs never make one. What a non-finite value in a hidden key's V does to the row is unspecified.
+// inputs never make one. What a non-finite value in a hidden key's V does to the row is unspecified. Keys
+// beyond a sequence's length are not hidden but absent: nothing that lies there is ever used.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,7 @@
 #include <string>
 #include <string_view>
 
+#include <saccade/export.h>
 #include <saccade/status.h>
 
 namespace saccade {
@@ -29,9 +31,9 @@ namespace saccade {
 enum class DType : std::uint8_t { f16, bf16, f32 };
 
 /// Bytes of one element; 0 for a value outside the enum.
-[[nodiscard]] std::size_t size_of(DType dtype) noexcept;
+[[nodiscard]] SACCADE_API std::size_t size_of(DType dtype) noexcept;
 /// "f16", "bf16", "f32".
-[[nodiscard]] std::string_view to_string(DType dtype) noexcept;
+[[nodiscard]] SACCADE_API std::string_view to_string(DType dtype) noexcept;
 
 /// Where the diagonal of the causal mask, of the window and of ALiBi starts.
 enum class Alignment : std::uint8_t {
@@ -126,15 +128,15 @@ struct Problem {
   std::int64_t pages_per_sequence = 0;  ///< Row length of the block table.
 
   /// A dense self-attention-like problem with packed [batch, head, length, dim] tensors.
-  [[nodiscard]] static Problem dense(std::int64_t batch, std::int64_t heads, std::int64_t len,
-                                     std::int64_t dim, DType dtype = DType::f16);
+  [[nodiscard]] SACCADE_API static Problem dense(std::int64_t batch, std::int64_t heads, std::int64_t len,
+                                                 std::int64_t dim, DType dtype = DType::f16);
   /// Sets all strides (mask and lse included) to packed memory for the present sizes and layouts. Ragged and
   /// paged tensors have one packed order each ([total, head, dim]; [page, row, head, dim]) and ignore
   /// `order`.
-  Problem& pack(Order order = Order::bhld);
+  SACCADE_API Problem& pack(Order order = Order::bhld);
 
   /// The scale in force: `scale`, or 1/sqrt(dim_qk) (1 when dim_qk is 0).
-  [[nodiscard]] float effective_scale() const noexcept;
+  [[nodiscard]] SACCADE_API float effective_scale() const noexcept;
   /// Query heads that share one key head; 0 when there are no heads.
   [[nodiscard]] std::int64_t group() const noexcept { return heads_kv > 0 ? heads_q / heads_kv : 0; }
 
@@ -143,23 +145,23 @@ struct Problem {
 
 /// Prints the problem in the shape syntax, e.g. "b1 h8 l512 d64 f16 causal"; parse_problem reads it back
 /// exactly.
-[[nodiscard]] std::string to_string(const Problem& problem);
+[[nodiscard]] SACCADE_API std::string to_string(const Problem& problem);
 
 /// Reads the shape syntax (docs/shapes.md): tokens in any order, separated by blanks.
-[[nodiscard]] Result<Problem> parse_problem(std::string_view text);
+[[nodiscard]] SACCADE_API Result<Problem> parse_problem(std::string_view text);
 
 /// Checks everything that can be checked without pointers. The sentence names the argument and the values.
-[[nodiscard]] Status validate(const Problem& problem);
+[[nodiscard]] SACCADE_API Status validate(const Problem& problem);
 
 /// Floating-point operations by the house convention: 4 * batch * heads_q * len_q * len_kv * (dim_qk +
 /// dim_v)/2, halved when causal and square. Windows, masks and sequence lengths are not subtracted.
-[[nodiscard]] double flops(const Problem& problem) noexcept;
+[[nodiscard]] SACCADE_API double flops(const Problem& problem) noexcept;
 
 /// The fewest bytes a call can move: q, k, v read once, o (and lse) written once.
-[[nodiscard]] double min_bytes(const Problem& problem) noexcept;
+[[nodiscard]] SACCADE_API double min_bytes(const Problem& problem) noexcept;
 
 /// A hash that agrees with ==.
-[[nodiscard]] std::size_t hash(const Problem& problem) noexcept;
+[[nodiscard]] SACCADE_API std::size_t hash(const Problem& problem) noexcept;
 
 }  // namespace saccade
 

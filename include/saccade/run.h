@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <saccade/export.h>
 #include <saccade/plan.h>
 #include <saccade/status.h>
 
@@ -41,13 +42,14 @@ using Stream = void*;
 /// Computes the plan's problem on these tensors. On the CPU it returns when done; on CUDA it enqueues on
 /// `stream`. Allocates nothing, synchronises nothing. Every check is made before the first write: on error
 /// the outputs and the workspace are untouched.
-[[nodiscard]] Status run(const Plan& plan, const Tensors& tensors, Workspace workspace = {},
-                         Stream stream = nullptr);
+[[nodiscard]] SACCADE_API Status run(const Plan& plan, const Tensors& tensors, Workspace workspace = {},
+                                     Stream stream = nullptr);
 
 /// Plans, allocates the workspace, runs and waits: the convenience for single calls.
-[[nodiscard]] Status attend(const Problem& problem, const Tensors& tensors, const PlanOptions& options = {});
+[[nodiscard]] SACCADE_API Status attend(const Problem& problem, const Tensors& tensors,
+                                        const PlanOptions& options = {});
 
 /// The library's version, "major.minor.patch".
-[[nodiscard]] const char* version() noexcept;
+[[nodiscard]] SACCADE_API const char* version() noexcept;
 
 }  // namespace saccade

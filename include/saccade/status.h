@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include <saccade/export.h>
+
 namespace saccade {
 
 /// What went wrong, coarsely. The numbers are part of the C ABI and never change meaning.
@@ -19,7 +21,7 @@ enum class Code : int {
 };
 
 /// The name of a code, as it is spelled above.
-[[nodiscard]] const char* to_string(Code code) noexcept;
+[[nodiscard]] SACCADE_API const char* to_string(Code code) noexcept;
 
 /// The outcome of a call. Default-constructed it means success.
 class [[nodiscard]] Status {

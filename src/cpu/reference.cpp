@@ -47,12 +47,15 @@ template <class Real>
 Real score(const Problem& p, const Tensors& t, const Sequence& s, std::int64_t head, std::int64_t i,
            std::int64_t j, const Real* q, const Real* key) {
   if (!sees(p, t, s, head, i, j)) return -kInfinity<Real>;
+  const Real bias =
+      p.mask == MaskKind::additive ? load(p.mask_dtype, t.mask, mask_offset(p, s, head, i, j)) : 0.0F;
+  if (bias == -kInfinity<Real>) return bias;  // hidden, whatever the score
   Real dot = 0;
 #pragma omp simd reduction(+ : dot)
   for (std::int64_t d = 0; d < p.dim_qk; ++d) dot += q[d] * key[d];
   Real x = dot * static_cast<Real>(p.effective_scale());
   if (p.softcap > 0) x = p.softcap * std::tanh(x / p.softcap);
-  if (p.mask == MaskKind::additive) x += load(p.mask_dtype, t.mask, mask_offset(p, s, head, i, j));
+  x += bias;
   if (p.alibi) {
     const Real slope = t.alibi_slopes[s.batch * p.alibi_batch_stride + head];
     x -= slope * static_cast<Real>(std::abs(i + s.diagonal - j));

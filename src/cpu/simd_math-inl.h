@@ -23,8 +23,13 @@ constexpr float kLn2 = 0.693147180559945309417F;
 
 /// 2^x for x <= about 120, to about 0.7 ulp; 0 below -127 and for -inf, NaN for NaN.
 HWY_INLINE Vec Exp2(Floats d, Vec x) {
-  // Operand order matters: a NaN in the second operand of Max comes through on every target.
+  // Operand order matters: a NaN in the second operand of Max comes through on every target but the scalar
+  // one.
+#if HWY_TARGET == HWY_SCALAR
+  x = hn::IfThenElse(hn::Lt(x, hn::Set(d, -127.0F)), hn::Set(d, -127.0F), x);
+#else
   x = hn::Max(hn::Set(d, -127.0F), x);
+#endif
   // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits; 127 more is the exponent's
   // bias.
   const Vec magic = hn::Set(d, 0x1.8p23F + 127);
@@ -45,10 +50,23 @@ HWY_INLINE Vec Exp2(Floats d, Vec x) {
 HWY_INLINE Vec LoadAsFloat(Floats d, const float* from) {
   return hn::LoadU(d, from);
 }
+#if HWY_TARGET == HWY_SCALAR  // Highway's own scalar conversions lose NaN and infinity
+HWY_INLINE Vec LoadAsFloat(Floats d, const F16* from) {
+  return hn::Set(d, to_float(*from));
+}
+HWY_INLINE void StoreFromFloat(Floats, Vec x, F16* to) {
+  *to = from_float<F16>(hn::GetLane(x));
+}
+#else
 HWY_INLINE Vec LoadAsFloat(Floats d, const F16* from) {
   const hn::Rebind<hwy::float16_t, Floats> half;
   return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
 }
+HWY_INLINE void StoreFromFloat(Floats, Vec x, F16* to) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
+}
+#endif
 HWY_INLINE Vec LoadAsFloat(Floats d, const BF16* from) {
   const hn::Rebind<std::uint16_t, Floats> half;
   const hn::RebindToUnsigned<Floats> du;
@@ -58,10 +76,6 @@ HWY_INLINE Vec LoadAsFloat(Floats d, const BF16* from) {
 
 HWY_INLINE void StoreFromFloat(Floats d, Vec x, float* to) {
   hn::StoreU(x, d, to);
-}
-HWY_INLINE void StoreFromFloat(Floats, Vec x, F16* to) {
-  const hn::Rebind<hwy::float16_t, Floats> half;
-  hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
 }
 HWY_INLINE void StoreFromFloat(Floats, Vec x, BF16* to) {
   const hn::Rebind<std::uint16_t, Floats> half;

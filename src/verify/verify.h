@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <saccade/plan.h>
 #include <saccade/problem.h>
 #include <saccade/run.h>
+
+#include "verify/guarded_buffer.h"
 
 namespace saccade {
 
@@ -41,6 +45,8 @@ struct VerifyOptions {
   /// Rows compared with the oracle at most, always including the first and last of every head; the poison,
   /// guard and position checks look at all rows regardless. 0: all.
   std::int64_t max_rows = 4096;
+  /// Whether reading past the end of a buffer ends the process (after printing the repro line) or finds NaN.
+  PastEnd past_end = PastEnd::fault;
 };
 
 /// The outcome for one problem, kernel and seed.
@@ -58,7 +64,17 @@ struct Verdict {
 /// Runs and judges. Data depend only on the problem and the seed.
 [[nodiscard]] Verdict verify(const Problem& problem, const Runner& runner, const VerifyOptions& options = {});
 
-/// The runner that plans with these options and runs.
+/// A runner and what it is called in messages.
+struct NamedRunner {
+  std::string name;
+  Runner runner;
+};
+
+/// Judges several runners on the same data; the oracle works once.
+[[nodiscard]] std::vector<Verdict> verify_each(const Problem& problem, std::span<const NamedRunner> runners,
+                                               const VerifyOptions& options = {});
+
+/// The runner that plans with these options and runs, in a guarded workspace of exactly the plan's size.
 [[nodiscard]] Runner kernel_runner(const PlanOptions& options);
 
 /// The one command that repeats this verification.

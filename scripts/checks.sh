@@ -1,0 +1,148 @@
+# Sourced by test: the checks, and the count of what passed, failed and was skipped.
+
+passed=0
+failed=0
+skipped=0
+
+skip() {
+  say "skipped: $1 ($2)"
+  skipped=$((skipped + 1))
+}
+
+# outcome NAME SECONDS_AT_START STATUS: counts a check that is one thing as a whole.
+outcome() {
+  if (($3 == 0)); then
+    passed=$((passed + 1))
+    say "$1: passed, $((SECONDS - $2)) s"
+  else
+    failed=$((failed + 1))
+    say "$1: FAILED, $((SECONDS - $2)) s"
+  fi
+}
+
+# What the sanitizers and OpenMP are told, for each preset.
+test_environment() {
+  # Tests run side by side: threads that spin at a barrier would only take the core from a neighbour.
+  echo OMP_WAIT_POLICY=passive
+  echo UBSAN_OPTIONS=print_stacktrace=1
+  if [[ $1 == tsan ]]; then
+    # Archer tells TSan about OpenMP's own synchronisation; libomp and GoogleTest are not instrumented.
+    echo "OMP_TOOL_LIBRARIES=$(find /usr/lib/llvm-* -name libarcher.so -print -quit)"
+    echo TSAN_OPTIONS=ignore_noninstrumented_modules=1
+  fi
+}
+
+# count_attribute NAME FILE: a number from the head of a JUnit report.
+count_attribute() {
+  sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1
+}
+
+# Prints what the failed tests of a ctest log said.
+failed_tests() {
+  awk '/^ *[0-9]+\/[0-9]+ Test +#/ { show = /\*\*\*/ } /^ +Start +[0-9]+:/ { show = 0 } /^[0-9]+% tests passed/ { show = 1 }
+       /^Label Time Summary/ { show = 0 } /^The following tests FAILED/ { show = 1 } show' "$1"
+}
+
+# check_tests PRESET FUZZ_COUNT TARGET [CTEST_ARGUMENT...]: builds the target and runs ctest.
+check_tests() {
+  local preset=$1 fuzz_count=$2 target=$3 started=$SECONDS
+  shift 3
+  if [[ $preset == tsan ]] && ! command -v clang++ >/dev/null; then
+    skip "thread sanitizer" "no clang++"
+    return
+  fi
+  if ! build "$preset" "$target"; then
+    failed=$((failed + 1))
+    return
+  fi
+  local report=$logs/$preset-tests.xml log=$logs/$preset-tests.log
+  rm -f "$report"
+  local status=0
+  (cd "$root" && env $(test_environment "$preset") SACCADE_FUZZ_COUNT="$fuzz_count" \
+    ctest --preset "$preset" -j "$(nproc)" --no-tests=error --output-junit "$report" "$@" >"$log" 2>&1) || status=$?
+  if [[ ! -f $report ]]; then
+    failed=$((failed + 1))
+    show_log "ctest $preset" "$log"
+    return
+  fi
+  local total bad not_run
+  total=$(count_attribute tests "$report")
+  bad=$(count_attribute failures "$report")
+  not_run=$(($(count_attribute skipped "$report") + $(count_attribute disabled "$report")))
+  # ctest can also fail as a whole, with no test to blame.
+  if ((status != 0 && bad == 0)); then bad=1 total=$((total + 1)); fi
+  passed=$((passed + total - bad - not_run))
+  failed=$((failed + bad))
+  skipped=$((skipped + not_run))
+  say "tests $preset: $((total - bad - not_run)) of $total passed, $((SECONDS - started)) s"
+  if ((bad > 0)); then
+    failed_tests "$log" >"$logs/$preset-failed.log"
+    show_log "tests $preset" "$logs/$preset-failed.log"
+  fi
+  if ((not_run > 0)); then
+    say "skipped: $(sed -n 's/.*<testcase name="\([^"]*\)".*status="\(notrun\|disabled\)".*/\1/p' "$report" | tr '\n' ' ')(see $log)"
+  fi
+}
+
+# The project's own sources below the given folders, committed or not.
+sources() {
+  local pattern='\.(h|c|cpp|cu|cuh)$'
+  (cd "$root" && if git rev-parse --git-dir >/dev/null 2>&1; then
+    git ls-files --cached --others --exclude-standard -- "$@"
+  else
+    find "$@" -type f -not -path './build/*' -printf '%P\n'
+  fi) | grep -E "$pattern" | sort -u | while read -r file; do [[ -f $root/$file ]] && echo "$file"; done
+}
+
+check_format() {
+  local started=$SECONDS status=0 log=$logs/format.log
+  if ! command -v clang-format >/dev/null; then
+    skip "format" "no clang-format"
+    return
+  fi
+  (cd "$root" && sources . | xargs -r clang-format --dry-run -Werror >"$log" 2>&1) || status=$?
+  if ((status != 0)); then show_log format "$log"; fi
+  outcome format "$started" "$status"
+}
+
+# clang-tidy takes seconds a file, so a file that passed is not looked at again until it, a header, the checks or
+# the flags change.
+check_tidy() {
+  local started=$SECONDS status=0 log=$logs/tidy.log cache=$logs/tidy
+  if ! command -v clang-tidy >/dev/null; then
+    skip "clang-tidy" "no clang-tidy"
+    return
+  fi
+  mkdir -p "$cache"
+  local common
+  common=$( (cd "$root" && cat .clang-tidy $(sources include src tools | grep '\.h$') \
+    "$logs/release/compile_commands.json" && clang-tidy --version) | sha256sum)
+  local pending=()
+  while read -r file; do
+    local key
+    key=$({ echo "$common $file" && cat "$root/$file"; } | sha256sum | cut -c1-64)
+    [[ -f $cache/$key ]] || pending+=("$file" "$cache/$key")
+  done < <(sources src tools | grep '\.cpp$')
+  if ((${#pending[@]} > 0)); then
+    (cd "$root" && printf '%s\n' "${pending[@]}" | xargs -P "$(nproc)" -n 2 bash -c \
+      'clang-tidy --quiet -p "$0" "$1" && touch "$2"' "$logs/release" >"$log" 2>&1) || status=$?
+  fi
+  if ((status != 0)); then show_log clang-tidy "$log"; fi
+  outcome "clang-tidy, $((${#pending[@]} / 2)) changed files" "$started" "$status"
+}
+
+check_cuda() {
+  local reasons=()
+  compgen -G '/dev/nvidia[0-9]*' >/dev/null || reasons+=("no GPU")
+  command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] || reasons+=("no nvcc")
+  ((${#reasons[@]} > 0)) || reasons=("this version has no CUDA kernels")
+  local text
+  text=$(printf '; %s' "${reasons[@]}")
+  skip "CUDA tests" "${text:2}"
+}
+
+report_and_exit() {
+  printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+  ((failed == 0 && passed > 0)) || exit 1
+  exit 0
+}

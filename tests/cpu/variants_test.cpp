@@ -1,0 +1,80 @@
+// The CPU kernels in the variants that planning on this machine would never pick: every instruction set it
+// can run, and configurations at random.
+#include <algorithm>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+// clang-format off
+#include "cpu/simd_targets.h"
+#include <hwy/targets.h>
+// clang-format on
+#include <random>
+
+#include "verify/fuzz.h"
+#include "verify/verify.h"
+
+namespace saccade {
+namespace {
+
+/// Makes Highway choose one instruction set until the end of the scope.
+class OnlyTarget {
+ public:
+  explicit OnlyTarget(std::int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  ~OnlyTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  OnlyTarget(const OnlyTarget&) = delete;
+  OnlyTarget& operator=(const OnlyTarget&) = delete;
+};
+
+std::string describe_failures(const FuzzResult& result) {
+  std::string text;
+  for (const FuzzFailure& failure : result.failures) {
+    text += fmt::format("{}: {}\n", failure.repro, failure.verdict.failures.front().detail);
+  }
+  return text;
+}
+
+TEST(CpuKernels, AreRightOnEveryInstructionSet) {
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    const OnlyTarget only(target);
+    const FuzzResult result = fuzz(150, 11, {"cpu_decode", "cpu_blocked"});
+    EXPECT_TRUE(result.failures.empty()) << describe_failures(result);
+    EXPECT_EQ(result.problems, 150);
+  }
+}
+
+/// A configuration that `kernel` accepts for this problem, odd ones preferred.
+std::string random_config(const std::string& kernel, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::initializer_list<int> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  };
+  if (kernel == "cpu_decode")
+    return fmt::format("threads={} splits={}", pick({1, 2, 3}), pick({1, 2, 5, 33}));
+  return fmt::format("threads={} rows={} key_tile={} splits={}", pick({1, 2, 3}), pick({1, 7, 32, 33, 64}),
+                     pick({1, 5, 8, 64, 129}), pick({1, 2, 3, 17}));
+}
+
+TEST(CpuKernels, AreRightInEveryConfiguration) {
+  for (const char* kernel : {"cpu_decode", "cpu_blocked"}) {
+    int runs = 0;
+    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+      const Problem problem = random_problem(seed);
+      PlanOptions options{.kernel = kernel, .config = random_config(kernel, seed), .threads = 3};
+      if (!make_plan(problem, options).ok()) continue;
+      const Verdict verdict = verify(problem, kernel_runner(options), {.seed = seed});
+      ASSERT_TRUE(verdict.passed()) << kernel << " with " << options.config << " on " << to_string(problem)
+                                    << ", seed " << seed << ": " << verdict.failures.front().detail;
+      ++runs;
+    }
+    EXPECT_GT(runs, 20) << kernel;
+  }
+}
+
+}  // namespace
+}  // namespace saccade

@@ -1,0 +1,235 @@
+#include "bench_shape.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <new>
+#include <omp.h>
+
+#include "command.h"
+#include "console.h"
+#include "measure/ceilings.h"
+#include "measure/memory.h"
+#include "verify/case_data.h"
+
+namespace saccade::cli {
+namespace {
+
+constexpr double kBandwidthSeconds = 0.1;
+
+/// Workspace memory, touched, so that its pages count as the caller's.
+class WorkspaceMemory {
+ public:
+  explicit WorkspaceMemory(std::size_t bytes)
+      : bytes_(bytes), data_(::operator new(bytes, kAlign), Delete{}) {
+    std::memset(data_.get(), 0, bytes);
+  }
+  [[nodiscard]] Workspace view() const { return {data_.get(), bytes_}; }
+
+ private:
+  static constexpr std::align_val_t kAlign{kWorkspaceAlignment};
+  struct Delete {
+    void operator()(void* data) const { ::operator delete(data, kAlign); }
+  };
+  std::size_t bytes_;
+  std::unique_ptr<void, Delete> data_;
+};
+
+/// Seeds that are multiples of CaseData::kNanEvery put NaNs into the inputs; times should not come from
+/// those.
+std::uint64_t finite_seed(std::uint64_t seed) {
+  return seed % CaseData::kNanEvery == 0 ? seed + 1 : seed;
+}
+
+void run_once(const Plan& plan, const Tensors& tensors, Workspace workspace) {
+  if (const Status status = run(plan, tensors, workspace); !status.ok()) throw CommandError(status);
+}
+
+/// Seconds of one call, guessed from a part of the problem that takes `enough_seconds`: one group of heads
+/// and as many query rows as that needs. Nothing when the kernel does not take such a part.
+std::optional<double> estimate_seconds(const Problem& problem, const KernelChoice& kernel, int threads,
+                                       double enough_seconds) {
+  constexpr std::int64_t kMostRows = 1024, kMostKeys = 4096;
+  Problem part = problem;
+  part.batch = std::min<std::int64_t>(problem.batch, 1);
+  part.heads_q = problem.group();
+  part.heads_kv = std::min<std::int64_t>(problem.heads_kv, 1);
+  part.len_q = std::min(problem.len_q, kMostRows);
+  part.len_kv = std::min(problem.len_kv, kMostKeys);
+  part.mask = MaskKind::none;
+  part.ragged_q = part.kv_lengths = part.causal = false;
+  part.kv_layout = KvLayout::dense;
+  part.pack();
+  if (!validate(part).ok() || flops(part) <= 0) return std::nullopt;
+  const CaseData data(part, 1);
+  std::optional<double> guess;
+  for (std::int64_t rows = std::min<std::int64_t>(part.len_q, 8);; rows = std::min(4 * rows, part.len_q)) {
+    Problem now = part;  // the first rows of each head: same strides, fewer of them
+    now.len_q = rows;
+    const Planned planned = try_plan(now, kernel, threads);
+    if (planned.plan.empty()) return guess;
+    const WorkspaceMemory workspace(planned.plan[0].workspace_bytes());
+    // The least of three: the first call starts threads, and a busy machine takes whole time slices away.
+    const measure::TimedCalls time =
+        measure::host_timer([&] { run_once(planned.plan[0], data.tensors(), workspace.view()); });
+    const double seconds = std::min({time(1), time(1), time(1)});
+    guess = seconds * flops(problem) / flops(now);
+    if (seconds > enough_seconds || rows == part.len_q) return guess;
+  }
+}
+
+std::string why_failed(const Verdict& verdict) {
+  const Failure& failure = verdict.failures.front();
+  return fmt::format("failed verification: {}: {}", to_string(failure.check), failure.detail);
+}
+
+}  // namespace
+
+/// A kernel that will be timed.
+struct Bench::Work {
+  KernelChoice kernel;
+  Plan plan;
+  std::unique_ptr<WorkspaceMemory> workspace;
+  std::size_t result;  ///< index in ShapeResult::kernels
+};
+
+Bench::Bench(BenchOptions options)
+    : options_(std::move(options)),
+      threads_(options_.threads > 0 ? options_.threads : omp_get_max_threads()) {
+  if (options_.cold) evictor_ = std::make_shared<measure::CacheEvictor>();
+  measure_fma(5);
+  const std::size_t beyond_caches = std::max(2 * measure::largest_cache_bytes(), std::size_t{256} << 20);
+  copy_bytes_per_second_ = measure::measure_copy({.bytes = beyond_caches, .threads = threads_});
+}
+
+double Bench::measure_fma(int runs) {
+  const double rate = measure::measure_fma(threads_, runs).flops_per_second;
+  fma_flops_per_second_ = std::max(fma_flops_per_second_, rate);
+  return rate;
+}
+
+double Bench::measure_read(const Problem& problem) const {
+  measure::BandwidthOptions options{.bytes = static_cast<std::size_t>(std::max(min_bytes(problem), 1.0)),
+                                    .threads = threads_,
+                                    .budget_seconds = kBandwidthSeconds};
+  if (evictor_) options.before_repetition = [this] { (*evictor_)(); };
+  return measure::measure_read(options);
+}
+
+KernelResult Bench::prepare(const Problem& problem, const KernelChoice& kernel, std::vector<Work>& work,
+                            const Report& report) const {
+  KernelResult result;
+  result.kernel = kernel.label();
+  Planned planned = try_plan(problem, kernel, options_.threads);
+  if (planned.plan.empty()) {
+    result.not_timed = planned.rejection;
+    result.rejected = true;
+    return result;
+  }
+  const Plan& plan = planned.plan.front();
+  result.config = plan.config();
+  result.workspace_bytes = plan.workspace_bytes();
+
+  // Nothing is as slow as this many operations a second, so most shapes need no guess.
+  constexpr double kSlowest = 2e8;
+  const double longest = options_.budget_seconds / 3;  // three samples are the fewest that say anything
+  if (flops(problem) > kSlowest * longest) {
+    report(fmt::format("estimating {}", result.kernel));
+    const std::optional<double> guess = estimate_seconds(problem, kernel, options_.threads, longest / 8);
+    if (guess && *guess > longest) {
+      result.not_timed =
+          fmt::format("skipped: a call would take about {}, more than a third of the budget of {}",
+                      format_seconds(*guess), format_seconds(options_.budget_seconds));
+      return result;
+    }
+  }
+  work.push_back({kernel, plan, std::make_unique<WorkspaceMemory>(plan.workspace_bytes()), 0});
+  return result;
+}
+
+void Bench::verify(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const {
+  const VerifyOptions how{.seed = finite_seed(options_.seed), .max_rows = options_.verify_rows};
+  std::vector<NamedRunner> runners;
+  for (const Work& each : work) {
+    runners.push_back({each.kernel.quoted_label(), kernel_runner(each.kernel.options(options_.threads))});
+  }
+  std::vector<Verdict> verdicts = verify_each(problem, runners, how);
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    KernelResult& kernel = result.kernels[work[i].result];
+    kernel.verified = std::move(verdicts[i]);
+    if (kernel.verified->passed()) continue;
+    kernel.not_timed = why_failed(*kernel.verified);
+    kernel.repro = repro_command(problem, work[i].kernel, how);
+  }
+  std::erase_if(work, [&](const Work& each) { return result.kernels[each.result].failed(); });
+}
+
+void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const {
+  CaseData data(problem, finite_seed(options_.seed));
+  data.poison();  // touches the outputs
+  std::vector<measure::Candidate> candidates;
+  for (const Work& each : work) {
+    const auto call = [&data, &each] { run_once(each.plan, data.tensors(), each.workspace->view()); };
+    call();  // threads and code exist from here on; what grows now is the call's own
+    result.kernels[each.result].grown_bytes = measure::peak_growth(call);
+    candidates.push_back({result.kernels[each.result].kernel, measure::host_timer(call)});
+  }
+  measure::SamplerOptions how;
+  how.seed = options_.seed;
+  how.budget_seconds = options_.budget_seconds;
+  if (evictor_) how.before_sample = [this] { (*evictor_)(); };
+  std::vector<measure::Samples> samples = measure::sample(candidates, how);
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    KernelResult& kernel = result.kernels[work[i].result];
+    kernel.samples = std::move(samples[i]);
+    kernel.seconds = measure::summarize(kernel.samples.seconds, options_.seed);
+  }
+}
+
+void Bench::compare(ShapeResult& result) const {
+  const auto is_baseline = [&](const KernelResult& kernel) {
+    return kernel.timed() && (options_.baseline.empty() || kernel.kernel == options_.baseline);
+  };
+  const auto timed = std::ranges::count_if(result.kernels, &KernelResult::timed);
+  const auto found = std::ranges::find_if(result.kernels.rbegin(), result.kernels.rend(), is_baseline);
+  if (timed < 2 || found == result.kernels.rend()) return;
+  result.baseline = found->kernel;
+  const KernelResult* const baseline = &*found;
+  for (KernelResult& kernel : result.kernels) {
+    if (!kernel.timed() || &kernel == baseline) continue;
+    kernel.speedup = measure::speedup(kernel.samples.seconds, baseline->samples.seconds, options_.seed);
+  }
+}
+
+ShapeResult Bench::run(const Case& each, const Report& report) {
+  ShapeResult result;
+  result.of = each;
+  result.threads = threads_;
+  result.cold = options_.cold;
+  std::vector<Work> work;
+  for (const KernelChoice& kernel : options_.kernels) {
+    const std::size_t before = work.size();
+    KernelResult prepared = prepare(each.problem, kernel, work, report);
+    if (work.size() > before) work.back().result = result.kernels.size();
+    result.kernels.push_back(std::move(prepared));
+  }
+  if (options_.verify && !work.empty()) {
+    report("verifying");
+    verify(each.problem, work, result);
+  }
+  if (work.empty()) return result;
+  report("measuring ceilings");
+  result.fma_flops_per_second = measure_fma(2);
+  result.read_bytes_per_second = measure_read(each.problem);
+  report("timing");
+  time(each.problem, work, result);
+  // Once more: the ceiling is the best the machine gave around the kernels, not what it gave at one bad
+  // moment.
+  report("measuring ceilings");
+  result.read_bytes_per_second = std::max(result.read_bytes_per_second, measure_read(each.problem));
+  result.fma_flops_per_second = std::max(result.fma_flops_per_second, measure_fma(2));
+  compare(result);
+  return result;
+}
+
+}  // namespace saccade::cli

@@ -1,0 +1,99 @@
+// Benchmarking one problem: verify, time interleaved, compare with the machine's ceilings.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cases.h"
+#include "kernel_choice.h"
+#include "measure/cache.h"
+#include "measure/sampler.h"
+#include "measure/statistics.h"
+#include "verify/verify.h"
+
+namespace saccade::cli {
+
+struct BenchOptions {
+  std::vector<KernelChoice> kernels;
+  std::string baseline;       ///< a label among the kernels; empty: the last kernel that was timed
+  int threads = 0;            ///< 0: all
+  double budget_seconds = 3;  ///< of sampling, for each shape
+  bool cold = false;
+  bool verify = true;
+  std::int64_t verify_rows = 256;
+  std::uint64_t seed = 1;
+};
+
+/// One kernel on one problem.
+struct KernelResult {
+  std::string kernel;               ///< as chosen: name, or name:settings
+  std::string config;               ///< complete, as the plan has it
+  std::string not_timed;            ///< why there are no times; empty when there are
+  bool rejected = false;            ///< the reason is the kernel's own: it does not take this problem
+  std::optional<Verdict> verified;  ///< absent: not verified
+  std::string repro;                ///< repeats a failed verification
+  measure::Samples samples;
+  measure::Summary seconds;
+  std::optional<measure::Speedup> speedup;  ///< against the baseline; absent for the baseline itself
+  std::size_t workspace_bytes = 0;
+  std::optional<std::size_t> grown_bytes;  ///< measured growth of the process beyond the workspace
+
+  [[nodiscard]] bool timed() const { return not_timed.empty(); }
+  [[nodiscard]] bool failed() const { return verified && !verified->passed(); }
+};
+
+/// All kernels on one problem.
+struct ShapeResult {
+  Case of;
+  int threads = 0;
+  bool cold = false;
+  std::string baseline;  ///< empty: nothing to compare
+  std::vector<KernelResult> kernels;
+  double fma_flops_per_second = 0;   ///< what the FMA loop reached around this shape
+  double read_bytes_per_second = 0;  ///< best read bandwidth over this shape's footprint
+
+  [[nodiscard]] bool any_timed() const { return std::ranges::any_of(kernels, &KernelResult::timed); }
+};
+
+/// Benchmarks shapes one after the other and keeps the best FMA rate seen.
+class Bench {
+ public:
+  using Report = std::function<void(const std::string& what)>;
+
+  explicit Bench(BenchOptions options);
+
+  /// Verifies and times every kernel that takes the problem. `report` hears of each step.
+  [[nodiscard]] ShapeResult run(const Case& each, const Report& report);
+
+  [[nodiscard]] const BenchOptions& options() const { return options_; }
+  [[nodiscard]] int threads() const { return threads_; }
+  /// The best FMA rate of the whole process so far: what all percentages refer to.
+  [[nodiscard]] double fma_flops_per_second() const { return fma_flops_per_second_; }
+  /// Copy bandwidth over memory larger than the caches, in bytes a second.
+  [[nodiscard]] double copy_bytes_per_second() const { return copy_bytes_per_second_; }
+
+ private:
+  struct Work;
+  /// Plans; adds to the work unless the kernel rejects the problem or is too slow for the budget.
+  KernelResult prepare(const Problem& problem, const KernelChoice& kernel, std::vector<Work>& work,
+                       const Report& report) const;
+  /// Takes what fails out of the work.
+  void verify(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const;
+  void time(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const;
+  void compare(ShapeResult& result) const;
+  double measure_fma(int runs);
+  [[nodiscard]] double measure_read(const Problem& problem) const;
+
+  BenchOptions options_;
+  int threads_;
+  double fma_flops_per_second_ = 0;
+  double copy_bytes_per_second_ = 0;
+  std::shared_ptr<measure::CacheEvictor> evictor_;  ///< only for cold caches
+};
+
+}  // namespace saccade::cli

@@ -1,0 +1,105 @@
+#include "bench_text.h"
+
+#include <fmt/format.h>
+
+#include "bench_document.h"
+#include "console.h"
+
+namespace saccade::cli {
+namespace {
+
+std::string interval_text(const measure::Interval& interval) {
+  return fmt::format("{} .. {}", format_seconds(interval.low), format_seconds(interval.high));
+}
+
+std::string speedup_text(const measure::Speedup& speedup) {
+  return fmt::format("{}x [{}, {}] {}", format_number(speedup.value), format_number(speedup.interval.low),
+                     format_number(speedup.interval.high), measure::to_string(speedup.verdict));
+}
+
+std::string samples_text(const KernelResult& kernel) {
+  const int batch = kernel.samples.calls_per_sample;
+  return batch == 1 ? fmt::format("{}", kernel.seconds.samples)
+                    : fmt::format("{}x{}", kernel.seconds.samples, batch);
+}
+
+}  // namespace
+
+bool is_noisy(const ShapeResult& shape, double fma_flops_per_second) {
+  return shape.any_timed() && shape.fma_flops_per_second < 0.9 * fma_flops_per_second;
+}
+
+std::vector<std::string> noise_warnings(const ShapeResult& shape, double fma_flops_per_second) {
+  std::vector<std::string> warnings;
+  if (is_noisy(shape, fma_flops_per_second)) {
+    warnings.push_back(
+        fmt::format("the machine gave only {:.0f}% of its FMA peak around this shape: something else runs",
+                    100 * shape.fma_flops_per_second / fma_flops_per_second));
+  }
+  for (const KernelResult& kernel : shape.kernels) {
+    if (!kernel.timed() || kernel.samples.converged) continue;
+    const double percent = 100 * kernel.seconds.interval.width() / kernel.seconds.median;
+    if (percent > 5) {
+      warnings.push_back(
+          fmt::format("{}: the interval is still {:.0f}% wide after {} samples; raise --budget",
+                      kernel.kernel, percent, kernel.seconds.samples));
+    }
+  }
+  return warnings;
+}
+
+std::string shape_text(const ShapeResult& shape, double fma) {
+  using enum Table::Align;
+  const Problem& problem = shape.of.problem;
+  std::string text = fmt::format("{}   ({} GFLOP, {}, {} threads{})\n", to_string(problem),
+                                 format_number(flops(problem) / 1e9), format_bytes(min_bytes(problem)),
+                                 shape.threads, shape.cold ? ", cold caches" : "");
+  const std::string against = shape.baseline.empty() ? "" : "vs " + shape.baseline;
+  Table table({{"kernel"},
+               {"verified"},
+               {"median", right},
+               {"95% interval"},
+               {"min", right},
+               {"p95", right},
+               {"samples", right},
+               {"GFLOP/s", right},
+               {"% FMA", right},
+               {"GB/s", right},
+               {"% read", right},
+               {against},
+               {"workspace", right},
+               {"extra", right}});
+  for (const KernelResult& kernel : shape.kernels) {
+    if (!kernel.timed()) continue;
+    const measure::Summary& s = kernel.seconds;
+    const double flops_per_second = flops(problem) / s.median;
+    const double bytes_per_second = min_bytes(problem) / s.median;
+    const std::string compared = kernel.speedup           ? speedup_text(*kernel.speedup)
+                                 : shape.baseline.empty() ? ""
+                                                          : "1";
+    table.add({kernel.kernel, kernel.verified ? "yes" : "no", format_seconds(s.median),
+               interval_text(s.interval), format_seconds(s.min), format_seconds(s.p95), samples_text(kernel),
+               format_number(flops_per_second / 1e9), format_percent(100 * flops_per_second / fma),
+               format_number(bytes_per_second / 1e9),
+               format_percent(100 * bytes_per_second / shape.read_bytes_per_second), compared,
+               format_bytes(static_cast<double>(kernel.workspace_bytes)),
+               kernel.grown_bytes
+                   ? format_bytes(static_cast<double>(kernel.workspace_bytes + *kernel.grown_bytes))
+                   : ""});
+  }
+  text += table.text("  ");
+  for (const KernelResult& kernel : shape.kernels) {
+    if (!kernel.timed()) {
+      text += fmt::format("  {}{}: {}\n", kernel.kernel, kernel.rejected ? " rejects" : "", kernel.not_timed);
+    }
+    if (!kernel.repro.empty()) text += fmt::format("    repeat: {}\n", kernel.repro);
+  }
+  for (const BarResult& bar : judge_bars(shape, fma)) {
+    text += fmt::format("  bar: {}: {} ({})\n", to_string(bar.bar), bar.met ? "met" : "NOT MET",
+                        format_number(bar.value));
+  }
+  for (const std::string& warning : noise_warnings(shape, fma)) text += fmt::format("  noise: {}\n", warning);
+  return text;
+}
+
+}  // namespace saccade::cli

@@ -1,0 +1,135 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fmt/format.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench_document.h"
+#include "bench_shape.h"
+#include "bench_text.h"
+#include "cases.h"
+#include "command.h"
+#include "console.h"
+#include "cuda_driver.h"
+#include "kernel_choice.h"
+#include "plot.h"
+#include "report_text.h"
+
+namespace saccade::cli {
+namespace {
+
+struct Options {
+  std::string out_dir = "reports";
+  double budget_seconds = 1;
+};
+
+constexpr char kLine[] = "{:<40}  {:<14}  {:<8}  {:>9}  {:>8}  {:>9}  {}\n";
+
+void print_rows(const ShapeResult& shape, double fma) {
+  const Problem& problem = shape.of.problem;
+  std::string name = to_string(problem);
+  for (const KernelResult& kernel : shape.kernels) {
+    if (kernel.rejected) continue;
+    if (kernel.timed()) {
+      const double seconds = kernel.seconds.median;
+      const bool compute = bound(problem, fma, shape.read_bytes_per_second) == Bound::compute;
+      const double percent = compute ? 100 * flops(problem) / seconds / fma
+                                     : 100 * min_bytes(problem) / seconds / shape.read_bytes_per_second;
+      const std::string speedup = kernel.speedup ? fmt::format("{}x {}", format_number(kernel.speedup->value),
+                                                               measure::to_string(kernel.speedup->verdict))
+                                                 : "";
+      fmt::print(kLine, name, kernel.kernel, kernel.verified ? "yes" : "no", format_seconds(seconds),
+                 format_number(flops(problem) / seconds / 1e9),
+                 format_percent(percent) + (compute ? "  " : " *"), speedup);
+    } else {
+      fmt::print(kLine, name, kernel.kernel, kernel.failed() ? "FAILED" : "-", "-", "-", "-  ",
+                 kernel.not_timed);
+      if (!kernel.repro.empty()) fmt::print("    repeat: {}\n", kernel.repro);
+    }
+    name.clear();
+  }
+  std::fflush(stdout);
+}
+
+void print_device_line(const CudaDevices& cuda) {
+  const auto rows = kernels();
+  const bool cuda_kernels =
+      std::ranges::any_of(rows, [](const KernelInfo& k) { return k.device == DeviceKind::cuda; });
+  if (cuda.devices.empty()) {
+    fmt::print("device: cpu; {}\n", cuda.why_none);
+  } else if (!cuda_kernels) {
+    fmt::print("device: cpu; {} is here, but this build has no CUDA kernels\n", cuda.devices[0].name);
+  }
+}
+
+int main_job(const Options& options, const Globals& globals) {
+  const std::vector<Case> cases = load_cases(find_case_file("mission"));
+  BenchOptions how;
+  how.kernels = choose_kernels({});
+  how.budget_seconds = options.budget_seconds;
+  if (!globals.json) print_device_line(find_cuda_devices());
+
+  Progress progress(cases.size());
+  progress.show(0, "measuring what this machine can do");
+  Bench bench(how);
+  progress.clear();
+  if (!globals.json) {
+    fmt::print(
+        "ceilings: FMA {} GFLOP/s on {} threads; read bandwidth is measured over each shape's own "
+        "footprint\n\n",
+        format_number(bench.fma_flops_per_second() / 1e9), bench.threads());
+    fmt::print(kLine, "shape", "kernel", "verified", "time", "GFLOP/s", "of peak  ",
+               "against the last kernel");
+  }
+  std::vector<ShapeResult> results;
+  for (const Case& each : cases) {
+    const std::string name = to_string(each.problem);
+    results.push_back(
+        bench.run(each, [&](const std::string& what) { progress.show(results.size(), name + ": " + what); }));
+    progress.clear();
+    if (!globals.json) print_rows(results.back(), bench.fma_flops_per_second());
+  }
+
+  const nlohmann::ordered_json document =
+      bench_document(measure::collect_provenance(how.seed, globals.command_line), bench, results);
+  const std::string stem = options.out_dir + "/mission";
+  const bool picture = has_gnuplot() && std::ranges::any_of(results, &ShapeResult::any_timed);
+  write_file(stem + ".json", document.dump(1) + "\n");
+  write_file(stem + ".md",
+             fmt::format("# Saccade on this machine\n\n{}\n{}{}", provenance_markdown(document),
+                         table_markdown(document, Rows::all), picture ? "\n![speed](mission.svg)\n" : ""));
+  if (picture) plot_speed({document}, stem + ".svg");
+  if (globals.json) {
+    print_json(document);
+  } else {
+    fmt::print("\n* of the read bandwidth over the same footprint; the others are of the FMA peak\n");
+    const auto noisy = std::ranges::count_if(
+        results, [&](const ShapeResult& shape) { return is_noisy(shape, bench.fma_flops_per_second()); });
+    if (noisy > 0) {
+      fmt::print(
+          "noise: something else kept this machine busy during {} of {} shapes; `saccade bench` says more\n",
+          noisy, results.size());
+    }
+    fmt::print("report: {0}.md ({0}.json{1})\n", stem, picture ? fmt::format(", {}.svg", stem) : "");
+  }
+  const auto failed = [](const ShapeResult& shape) {
+    return std::ranges::any_of(shape.kernels, &KernelResult::failed);
+  };
+  return std::ranges::any_of(results, failed) ? kCheckFailed : kOk;
+}
+
+}  // namespace
+
+void add_main_job(CLI::App& app, Globals& globals) {
+  auto options = std::make_shared<Options>();
+  app.add_flag("--json", globals.json, "Print one JSON document on stdout and nothing else there");
+  app.add_option("--out-dir", options->out_dir, "Where the report is written")->capture_default_str();
+  app.add_option("--budget", options->budget_seconds, "Seconds of sampling for each shape")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.callback([&app, &globals, options] {
+    if (app.get_subcommands().empty()) globals.exit_code = main_job(*options, globals);
+  });
+}
+
+}  // namespace saccade::cli

@@ -1,0 +1,133 @@
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench_document.h"
+#include "plot.h"
+#include "report_text.h"
+#include "subcommand.h"
+
+namespace saccade::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::vector<std::string> files;
+  std::string readme;
+  std::string out;
+  std::string svg;
+  bool check = false;
+  bool all_kernels = false;
+};
+
+std::string read_text(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw CommandError(kBadInput, fmt::format("{} cannot be read", file));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+/// README.md with the tables of all documents whose markers it has. A document goes by its file's name, with
+/// or without its folder's: evidence/xeon/cpu_bars.json is "cpu_bars" and "xeon/cpu_bars".
+std::string updated_readme(const Options& options, const std::vector<Json>& documents, Rows rows) {
+  std::string text = read_text(options.readme);
+  bool any = false;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const std::filesystem::path path(options.files[i]);
+    const std::string stem = path.stem().string();
+    const std::string content = table_markdown(documents[i], rows) + "\n" + provenance_markdown(documents[i]);
+    for (const std::string& name : {stem, path.parent_path().filename().string() + "/" + stem}) {
+      if (const auto replaced = replace_between_markers(text, name, content)) {
+        text = *replaced;
+        any = true;
+      }
+    }
+  }
+  if (!any) {
+    throw CommandError(
+        kBadInput,
+        fmt::format("{} has no pair of markers for any of the documents; write <!-- saccade:{} begin "
+                    "--> and <!-- saccade:{} end --> where its table belongs",
+                    options.readme, std::filesystem::path(options.files[0]).stem().string(),
+                    std::filesystem::path(options.files[0]).stem().string()));
+  }
+  return text;
+}
+
+std::string whole_report(const std::vector<Json>& documents, Rows rows) {
+  std::string text = "# Saccade: measured results\n";
+  for (const Json& document : documents) {
+    text += "\n" + provenance_markdown(document) + "\n" + table_markdown(document, rows);
+    text += fmt::format("\n`{}`\n", document.at("provenance").at("command_line").get<std::string>());
+  }
+  return text;
+}
+
+int write_report(const Options& options, const Globals& globals) {
+  if (options.check && options.readme.empty() && options.out.empty()) {
+    throw CommandError(kBadInput, "--check needs --readme or --out: what should be compared?");
+  }
+  std::vector<Json> documents;
+  for (const std::string& file : options.files) documents.push_back(load_bench_document(file));
+
+  Json changed = Json::array();
+  const auto update = [&](const std::string& file, const std::string& text) {
+    const bool same = std::filesystem::exists(file) && read_text(file) == text;
+    if (same) return;
+    changed.push_back(file);
+    if (!options.check) write_file(file, text);
+    if (!globals.json) fmt::print("{}: {}\n", options.check ? "would change" : "written", file);
+  };
+  const std::string whole = whole_report(documents, options.all_kernels ? Rows::all : Rows::fastest);
+  if (!options.readme.empty()) {
+    update(options.readme,
+           updated_readme(options, documents, options.all_kernels ? Rows::all : Rows::fastest));
+  }
+  if (!options.out.empty()) update(options.out, whole);
+  if (!options.svg.empty() && !options.check) {
+    plot_speed(documents, options.svg);
+    changed.push_back(options.svg);
+    if (!globals.json) fmt::print("written: {}\n", options.svg);
+  }
+  const bool to_stdout = options.readme.empty() && options.out.empty() && options.svg.empty();
+  if (globals.json) {
+    Json document = {{"schema", "saccade.report/1"}, {"changed", changed}};
+    if (to_stdout) document["markdown"] = whole;
+    print_json(document);
+  } else if (to_stdout) {
+    fmt::print("{}", whole);
+  }
+  return options.check && !changed.empty() ? kCheckFailed : kOk;
+}
+
+/// A document with the right schema but without a field that a table needs is bad input, not a defect here.
+int report(const Options& options, const Globals& globals) {
+  try {
+    return write_report(options, globals);
+  } catch (const Json::exception& error) {
+    throw CommandError(kBadInput, fmt::format("the results are damaged: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Globals& globals) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      add_command(app, globals, "report", "Tables and a picture from the files that bench --out wrote",
+                  [options](Globals& g) { return report(*options, g); });
+  command->add_option("FILE", options->files, "Result files (JSON)")->required();
+  command->add_option("--readme", options->readme,
+                      "Replace the tables between <!-- saccade:NAME begin/end --> here");
+  command->add_option("--out", options->out, "Write a Markdown report to this file");
+  command->add_option("--svg", options->svg, "Draw the speed of each shape to this file (gnuplot)");
+  command->add_flag("--check", options->check, "Write nothing; exit with 1 when something would change");
+  command->add_flag("--all-kernels", options->all_kernels, "Show every timed kernel, not only the fastest");
+}
+
+}  // namespace saccade::cli
