@@ -25,6 +25,7 @@ test_environment() {
   # Tests run side by side: threads that spin at a barrier would only take the core from a neighbour.
   echo OMP_WAIT_POLICY=passive
   echo UBSAN_OPTIONS=print_stacktrace=1
+  echo ASAN_OPTIONS=allocator_may_return_null=1
   if [[ $1 == tsan ]]; then
     # Archer tells TSan about OpenMP's own synchronisation; libomp and GoogleTest are not instrumented.
     echo "OMP_TOOL_LIBRARIES=$(find /usr/lib/llvm-* -name libarcher.so -print -quit)"

@@ -6,7 +6,7 @@ logs=$root/build
 mkdir -p "$logs"
 
 packages_to_build=(g++ cmake ninja-build pkg-config libhwy-dev libfmt-dev nlohmann-json3-dev libcli11-dev
-                   libgtest-dev libgmock-dev gnuplot-nox git)
+                   libsqlite3-dev libgtest-dev libgmock-dev gnuplot-nox git)
 packages_to_check=(clang libomp-dev clang-format clang-tidy)
 
 say() { printf '%s\n' "$*" >&2; }
@@ -45,9 +45,12 @@ logged() {
 
 # Names of the given packages that are not installed.
 missing_packages() {
-  local installed
-  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p')
-  printf '%s\n' "$@" | grep -vxF -- "$installed" || true
+  local installed name
+  # It fails when it does not know one of them, which is no failure here.
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true)
+  for name in "$@"; do
+    [[ $'\n'$installed$'\n' == *$'\n'"installed $name"$'\n'* ]] || echo "$name"
+  done
 }
 
 has_thread_sanitizer() {

@@ -70,16 +70,10 @@ class BlockedRun {
 
  private:
   [[nodiscard]] blocked::RowBlock row_block(const Tensors& t, std::int64_t index) const {
-    std::int64_t tile = 0;
-    std::int64_t head = 0;
-    if (p_.causal || p_.window_right != kUnbounded) {  // later rows see more keys: longest first
-      const std::int64_t heads = p_.batch * p_.heads_kv;
-      tile = tiles_ - 1 - index / heads;
-      head = index % heads;
-    } else {  // all tiles of a head in a row, while its keys are in the cache
-      tile = index % tiles_;
-      head = index / tiles_;
-    }
+    // All tiles of a head in a row, while its keys are in the cache; from the last, because under a causal
+    // mask later rows see more keys and the shortest blocks should come at the end.
+    const std::int64_t head = index / tiles_;
+    const std::int64_t tile = tiles_ - 1 - index % tiles_;
     blocked::RowBlock block{.problem = &p_, .tensors = &t, .sequence = sequence(p_, t, head / p_.heads_kv)};
     block.head_kv = head % p_.heads_kv;
     block.first_row = tile * config_.rows;

@@ -24,14 +24,15 @@ using blocked::RowBlock;
 using blocked::Sizes;
 using blocked::State;
 
-// The register block: kGroup broadcast numbers against kVectors vectors. With 32 registers 8 x 2 needs 10
-// loads for 16 multiply-adds; with 16 registers 4 x 3 is the largest that leaves room for its operands.
+// The register block: kGroup broadcast numbers against kVectors vectors. 8 x 3 takes 35 instructions for 24
+// multiply-adds (8 x 2: 26 for 16), which matters where another hyper-thread takes half of the decoder; with
+// 16 registers 4 x 3 is the largest block that leaves room for its operands. A panel's last rows may need
+// fewer vectors, so the code for a panel is a template of their number.
+constexpr int kVectors = 3;
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
 constexpr int kGroup = 8;
-constexpr int kVectors = 2;
 #else
 constexpr int kGroup = 4;
-constexpr int kVectors = 3;
 #endif
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -40,9 +41,10 @@ HWY_INLINE std::int64_t PanelRows() {
   return kVectors * static_cast<std::int64_t>(hn::Lanes(Floats()));
 }
 
-/// One panel's worth of numbers in registers.
+/// The first kCount vectors of a panel in registers.
+template <int kCount>
 struct Panel {
-  Vec v[kVectors];
+  Vec v[kCount];
 
   static HWY_INLINE Panel Splat(float x) {
     Panel p;
@@ -52,12 +54,12 @@ struct Panel {
   static HWY_INLINE Panel Load(const float* from) {
     const Floats d;
     Panel p;
-    for (int i = 0; i < kVectors; ++i) p.v[i] = hn::LoadU(d, from + i * static_cast<int>(hn::Lanes(d)));
+    for (int i = 0; i < kCount; ++i) p.v[i] = hn::LoadU(d, from + i * static_cast<int>(hn::Lanes(d)));
     return p;
   }
   HWY_INLINE void Store(float* to) const {
     const Floats d;
-    for (int i = 0; i < kVectors; ++i) hn::StoreU(v[i], d, to + i * static_cast<int>(hn::Lanes(d)));
+    for (int i = 0; i < kCount; ++i) hn::StoreU(v[i], d, to + i * static_cast<int>(hn::Lanes(d)));
   }
 };
 
@@ -69,18 +71,19 @@ static_assert(kGroup % kSteps == 0);  // depths of whole key groups need no padd
 /// acc[r] += sum_n a[r * a_row + n * a_step] * b[n] for r in [0, kGroup), b[n] being the panel at b + n *
 /// panel rows. Both products of attention are this: a is K with rows over keys, then V with rows over value
 /// columns.
+template <int kCount>
 HWY_INLINE void MultiplyAdd(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
-                            const float* HWY_RESTRICT b, std::int64_t depth, Panel (&acc)[kGroup]) {
+                            const float* HWY_RESTRICT b, std::int64_t depth, Panel<kCount> (&acc)[kGroup]) {
   const Floats d;
   const std::int64_t panel = PanelRows();
   const float* HWY_RESTRICT a_high = a + 4 * a_row;  // a second base keeps every address within base + index
   for (std::int64_t n = 0; n < depth; n += kSteps) {
     for (int step = 0; step < kSteps; ++step) {
-      const Panel x = Panel::Load(b + step * panel);
+      const auto x = Panel<kCount>::Load(b + step * panel);
       for (int r = 0; r < kGroup; ++r) {
         const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
         const Vec factor = hn::Set(d, row[step * a_step]);
-        for (int i = 0; i < kVectors; ++i) acc[r].v[i] = hn::MulAdd(factor, x.v[i], acc[r].v[i]);
+        for (int i = 0; i < kCount; ++i) acc[r].v[i] = hn::MulAdd(factor, x.v[i], acc[r].v[i]);
       }
     }
     a += kSteps * a_step;
@@ -214,24 +217,26 @@ HWY_INLINE bool LoadBias(const Walk& w, std::int64_t panel, std::int64_t tile_fi
 }
 
 /// Applies softcap, ALiBi, bias and limits to the scores of one panel and returns their maximum with `max`.
-HWY_INLINE Panel ModifyScores(const Walk& w, std::int64_t panel, std::int64_t tile_first, std::int64_t from,
-                              std::int64_t to, bool partial, Panel max) {
+template <int kCount>
+HWY_INLINE Panel<kCount> ModifyScores(const Walk& w, std::int64_t panel, std::int64_t tile_first,
+                                      std::int64_t from, std::int64_t to, bool partial, Panel<kCount> max) {
   const Floats d;
   const std::int64_t at = panel * w.panel_rows;
   const bool softcap = w.p.softcap > 0;
   const bool bias = w.p.mask != MaskKind::none;
   const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
-  const Panel begin = Panel::Load(w.begin + at);
-  const Panel end = Panel::Load(w.end + at);
-  const Panel slope = Panel::Load(w.slopes + at);
-  const Panel diagonal = Panel::Load(w.diagonals + at);
+  const Panel<kCount> begin = Panel<kCount>::Load(w.begin + at);
+  const Panel<kCount> end = Panel<kCount>::Load(w.end + at);
+  const Panel<kCount> slope = Panel<kCount>::Load(w.slopes + at);
+  const Panel<kCount> diagonal = Panel<kCount>::Load(w.diagonals + at);
   for (std::int64_t j = from; j < to; ++j) {
     float* scores = w.scores + j * w.panel_rows;
-    Panel s = Panel::Load(scores);
+    Panel<kCount> s = Panel<kCount>::Load(scores);
     const Vec key = hn::Set(d, static_cast<float>(j));
     const Vec absolute = hn::Set(d, static_cast<float>(tile_first + j));
-    const Panel extra = bias ? Panel::Load(w.bias + j * w.panel_rows) : Panel::Splat(0);
-    for (int i = 0; i < kVectors; ++i) {
+    const Panel<kCount> extra =
+        bias ? Panel<kCount>::Load(w.bias + j * w.panel_rows) : Panel<kCount>::Splat(0);
+    for (int i = 0; i < kCount; ++i) {
       if (softcap) s.v[i] = hn::Mul(cap, hn::Tanh(d, s.v[i]));
       if (w.p.alibi) s.v[i] = hn::NegMulAdd(slope.v[i], hn::Abs(hn::Sub(diagonal.v[i], absolute)), s.v[i]);
       if (bias) s.v[i] = hn::Add(s.v[i], extra.v[i]);
@@ -252,30 +257,32 @@ HWY_INLINE Panel ModifyScores(const Walk& w, std::int64_t panel, std::int64_t ti
 }
 
 /// scores = K q^T for keys [from, to) of the tile; returns the running maximum over them.
-HWY_INLINE Panel Scores(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from,
-                        std::int64_t to, Panel max) {
+template <int kCount>
+HWY_INLINE Panel<kCount> Scores(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from,
+                                std::int64_t to, Panel<kCount> max) {
   const float* q = w.q + panel * w.sizes.dim_qk * w.panel_rows;
   for (std::int64_t j = from; j < to; j += kGroup) {
-    Panel acc[kGroup];
-    for (Panel& a : acc) a = Panel::Splat(0);
+    Panel<kCount> acc[kGroup];
+    for (auto& a : acc) a = Panel<kCount>::Splat(0);
     MultiplyAdd(keys.data + j * keys.stride, keys.stride, 1, q, w.sizes.dim_qk, acc);
     for (int r = 0; r < kGroup; ++r) {
       acc[r].Store(w.scores + (j + r) * w.panel_rows);
-      for (int i = 0; i < kVectors; ++i) max.v[i] = hn::Max(max.v[i], acc[r].v[i]);
+      for (int i = 0; i < kCount; ++i) max.v[i] = hn::Max(max.v[i], acc[r].v[i]);
     }
   }
   return max;
 }
 
 /// Turns scores into weights 2^(s - m) in place, and returns the sum of them.
-HWY_INLINE Panel Weights(const Walk& w, const Panel& m, std::int64_t from, std::int64_t to) {
+template <int kCount>
+HWY_INLINE Panel<kCount> Weights(const Walk& w, const Panel<kCount>& m, std::int64_t from, std::int64_t to) {
   const Floats d;
-  Panel even = Panel::Splat(0);
-  Panel odd = Panel::Splat(0);
-  const auto weigh = [&](std::int64_t j, Panel& sum) HWY_ATTR {
+  Panel<kCount> even = Panel<kCount>::Splat(0);
+  Panel<kCount> odd = Panel<kCount>::Splat(0);
+  const auto weigh = [&](std::int64_t j, Panel<kCount>& sum) HWY_ATTR {
     float* scores = w.scores + j * w.panel_rows;
-    Panel s = Panel::Load(scores);
-    for (int i = 0; i < kVectors; ++i) {
+    Panel<kCount> s = Panel<kCount>::Load(scores);
+    for (int i = 0; i < kCount; ++i) {
       s.v[i] = Exp2(d, hn::Sub(s.v[i], m.v[i]));
       sum.v[i] = hn::Add(sum.v[i], s.v[i]);
     }
@@ -286,11 +293,12 @@ HWY_INLINE Panel Weights(const Walk& w, const Panel& m, std::int64_t from, std::
     weigh(j, even);
     weigh(j + 1, odd);
   }
-  for (int i = 0; i < kVectors; ++i) even.v[i] = hn::Add(even.v[i], odd.v[i]);
+  for (int i = 0; i < kCount; ++i) even.v[i] = hn::Add(even.v[i], odd.v[i]);
   return even;
 }
 
 /// One panel against one tile of keys: scores, online softmax, o^T = alpha * o^T + V^T weights.
+template <int kCount>
 HWY_INLINE void AttendPanel(const Walk& w, std::int64_t panel, const Tile& keys, const Tile& values,
                             std::int64_t tile_first, std::int64_t tile_keys) {
   const Floats d;
@@ -318,32 +326,32 @@ HWY_INLINE void AttendPanel(const Walk& w, std::int64_t panel, const Tile& keys,
     }
   }
 
-  const Panel old_m = Panel::Load(w.state.m + first_row);
-  Panel m = Scores(w, panel, keys, from, to, old_m);
+  const Panel<kCount> old_m = Panel<kCount>::Load(w.state.m + first_row);
+  Panel<kCount> m = Scores(w, panel, keys, from, to, old_m);
   if (partial || bias || w.p.softcap > 0 || w.p.alibi) {
     m = ModifyScores(w, panel, tile_first, from, to, partial, old_m);
   }
   m.Store(w.state.m + first_row);
-  Panel alpha;
-  for (int i = 0; i < kVectors; ++i) {  // a row that has seen nothing yet: any finite reference will do
+  Panel<kCount> alpha;
+  for (int i = 0; i < kCount; ++i) {  // a row that has seen nothing yet: any finite reference will do
     m.v[i] = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
     alpha.v[i] = Exp2(d, hn::Sub(old_m.v[i], m.v[i]));
   }
-  Panel l = Panel::Load(w.state.l + first_row);
-  const Panel sum = Weights(w, m, from, to);
-  for (int i = 0; i < kVectors; ++i) l.v[i] = hn::MulAdd(l.v[i], alpha.v[i], sum.v[i]);
+  Panel<kCount> l = Panel<kCount>::Load(w.state.l + first_row);
+  const Panel<kCount> sum = Weights(w, m, from, to);
+  for (int i = 0; i < kCount; ++i) l.v[i] = hn::MulAdd(l.v[i], alpha.v[i], sum.v[i]);
   l.Store(w.state.l + first_row);
 
   float* o = w.state.o + panel * w.sizes.dim_v * w.panel_rows;
   for (std::int64_t c = 0; c < w.sizes.dim_v; c += kGroup) {
-    Panel acc[kGroup];
-    for (Panel& a : acc) a = Panel::Splat(0);
+    Panel<kCount> acc[kGroup];
+    for (auto& a : acc) a = Panel<kCount>::Splat(0);
     MultiplyAdd(values.data + from * values.stride + c, 1, values.stride, w.scores + from * w.panel_rows,
                 to - from, acc);
     for (int r = 0; r < kGroup; ++r) {
       float* row = o + (c + r) * w.panel_rows;
-      Panel x = Panel::Load(row);
-      for (int i = 0; i < kVectors; ++i) x.v[i] = hn::MulAdd(x.v[i], alpha.v[i], acc[r].v[i]);
+      Panel<kCount> x = Panel<kCount>::Load(row);
+      for (int i = 0; i < kCount; ++i) x.v[i] = hn::MulAdd(x.v[i], alpha.v[i], acc[r].v[i]);
       x.Store(row);
     }
   }
@@ -369,7 +377,17 @@ HWY_INLINE void AttendTyped(const Walk& w) {
     const std::int64_t count = std::min(w.sizes.key_tile, end - first);
     const Tile keys = LoadTile<T>(w, w.t.k, w.p.k, w.p.dim_qk, w.sizes.dim_qk, first, count, w.key_tile);
     const Tile values = LoadTile<T>(w, w.t.v, w.p.v, w.p.dim_v, w.sizes.dim_v, first, count, w.value_tile);
-    for (std::int64_t panel = 0; panel < panels; ++panel) AttendPanel(w, panel, keys, values, first, count);
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      const std::int64_t rows = w.block.rows - panel * w.panel_rows;
+      const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+      if (rows <= lanes) {
+        AttendPanel<1>(w, panel, keys, values, first, count);
+      } else if (rows <= 2 * lanes) {
+        AttendPanel<2>(w, panel, keys, values, first, count);
+      } else {
+        AttendPanel<kVectors>(w, panel, keys, values, first, count);
+      }
+    }
   }
 }
 
@@ -379,16 +397,17 @@ void Attend(const RowBlock& block, const Sizes& sizes, float* scratch, const Sta
 }
 
 void Merge(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
+  using All = Panel<kVectors>;
   const Floats d;
   const std::int64_t panel_rows = PanelRows();
   for (std::int64_t row = 0; row < block.rows; row += panel_rows) {
-    const Panel a = Panel::Load(state.m + row);
-    const Panel b = Panel::Load(part.m + row);
-    Panel l = Panel::Load(state.l + row);
-    const Panel part_l = Panel::Load(part.l + row);
-    Panel m;
-    Panel keep;
-    Panel take;
+    const All a = All::Load(state.m + row);
+    const All b = All::Load(part.m + row);
+    All l = All::Load(state.l + row);
+    const All part_l = All::Load(part.l + row);
+    All m;
+    All keep;
+    All take;
     for (int i = 0; i < kVectors; ++i) {
       m.v[i] = hn::Max(a.v[i], b.v[i]);
       const Vec safe = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
@@ -400,8 +419,8 @@ void Merge(const RowBlock& block, const Sizes& sizes, const State& part, const S
     l.Store(state.l + row);
     for (std::int64_t c = 0; c < sizes.dim_v; ++c) {
       const std::int64_t at = row * sizes.dim_v + c * panel_rows;
-      Panel x = Panel::Load(state.o + at);
-      const Panel y = Panel::Load(part.o + at);
+      All x = All::Load(state.o + at);
+      const All y = All::Load(part.o + at);
       for (int i = 0; i < kVectors; ++i) x.v[i] = hn::MulAdd(x.v[i], keep.v[i], hn::Mul(y.v[i], take.v[i]));
       x.Store(state.o + at);
     }

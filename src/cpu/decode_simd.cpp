@@ -11,6 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/decode_simd.cpp"
 #include "cpu/simd_targets.h"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
@@ -44,16 +45,18 @@ struct Work {
   const Problem& p;
   const Tensors& t;
   float *q, *scores, *bias;
-  const T **keys, **values;  // rows of the present tile
+  // Pointers to rows in the order they are read: the tile's keys, its values, the next tile's keys.
+  const T** rows;
 
   HWY_INLINE Work(const Unit& all, const Sizes& all_sizes, float* scratch, const State& soft)
       : unit(all), sizes(all_sizes), state(soft), p(*all.problem), t(*all.tensors) {
     q = scratch;
     scores = q + sizes.rows * sizes.dim_qk;
     bias = scores + sizes.rows * kKeyTile;
-    keys = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
-    values = keys + kKeyTile;
+    rows = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
   }
+  [[nodiscard]] const T* const* Keys() const { return rows; }
+  [[nodiscard]] const T* const* Values() const { return rows + kKeyTile; }
   [[nodiscard]] std::int64_t Query(std::int64_t row) const { return row / p.group(); }
   [[nodiscard]] std::int64_t Head(std::int64_t row) const {
     return unit.head_kv * p.group() + row % p.group();
@@ -64,6 +67,15 @@ struct Work {
     return {first, std::max(first, std::min(seen.end, unit.keys.end))};
   }
 };
+
+/// Asks for the row that will be read `ahead` rows after the n-th. The hardware's own prefetcher stops at
+/// every 4 KiB page, and a reader of long rows is at a page's end often.
+template <class T>
+HWY_INLINE void PrefetchAfter(const Work<T>& w, std::int64_t n) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const T* row = w.rows[n + w.sizes.rows_ahead];
+  for (std::int64_t i = 0; i < w.sizes.row_length; i += kLine) hwy::Prefetch(row + i);
+}
 
 HWY_INLINE std::int64_t LaneCount() {
   return static_cast<std::int64_t>(hn::Lanes(Floats()));
@@ -125,7 +137,7 @@ HWY_INLINE void Dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
       for (int k = 0; k < 4; ++k) acc[r][k] = hn::MulAdd(x, key[k], acc[r][k]);
     }
   };
-  const T* const* keys = w.keys + j;
+  const T* const* keys = w.Keys() + j;
   std::int64_t n = 0;
   for (; n + lanes <= dim; n += lanes) {
     Vec key[4];
@@ -152,8 +164,10 @@ HWY_INLINE void Accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
     for (Vec& a : of_row) a = hn::Zero(d);
   }
   const float* HWY_RESTRICT weights = w.scores + row * kKeyTile;
+  const bool prefetch = w.sizes.rows_ahead > 0 && row == 0 && c == 0;
   for (std::int64_t j = 0; j < count; ++j) {
-    const T* value = w.values[j] + c;
+    if (prefetch) PrefetchAfter(w, kKeyTile + j);
+    const T* value = w.Values()[j] + c;
     Vec v[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       v[i] = whole ? LoadAsFloat(d, value + i * lanes) : LoadTail(value, w.p.dim_v - c);
@@ -187,7 +201,12 @@ HWY_INLINE void AccumulateColumns(const Work<T>& w, std::int64_t row, std::int64
 /// One tile of keys for kRows rows: scores, online softmax, weighted values.
 template <int kRows, class T>
 HWY_INLINE void AttendRows(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
-  for (std::int64_t j = 0; j < count; j += 4) Dots<kRows>(w, row, j);
+  for (std::int64_t j = 0; j < count; j += 4) {
+    if (w.sizes.rows_ahead > 0 && row == 0) {
+      for (std::int64_t k = j; k < j + 4; ++k) PrefetchAfter(w, k);
+    }
+    Dots<kRows>(w, row, j);
+  }
   float alpha[kRows] = {};
   for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = SoftmaxRow(w, row + r, first, count);
   AccumulateColumns<kRows, std::min(8, kAccumulators / kRows)>(w, row, 0, count, alpha);
@@ -276,18 +295,24 @@ HWY_INLINE void AttendTyped(const Work<T>& w) {
   // Limits only grow from row to row, so the outer rows bound them all.
   const std::int64_t begin = w.Visible(0).begin;
   const std::int64_t end = w.Visible(w.unit.rows - 1).end;
+  // Lists the rows of a tile; behind the last one it stands in itself, so that any place in the list may be
+  // read.
+  const auto list = [&](const void* tensor, const Strides& strides, std::int64_t first, const T** rows) {
+    const std::int64_t count = std::min(kKeyTile, end - first);
+    for (std::int64_t j = 0; j < kKeyTile; ++j) {
+      const std::int64_t key = first + std::min(j, count - 1);
+      rows[j] =
+          static_cast<const T*>(tensor) + key_offset(w.p, w.t, strides, w.unit.sequence, w.unit.head_kv, key);
+    }
+  };
+  const T** const next_keys = w.rows + 2 * kKeyTile;
+  if (begin < end) list(w.t.k, w.p.k, begin, next_keys);
   for (std::int64_t first = begin; first < end; first += kKeyTile) {
     const std::int64_t count = std::min(kKeyTile, end - first);
+    std::copy_n(next_keys, kKeyTile, w.rows);
+    if (first + kKeyTile < end) list(w.t.k, w.p.k, first + kKeyTile, next_keys);
     if (w.p.mask != MaskKind::none && !LoadBias(w, first, count)) continue;
-    for (std::int64_t j = 0; j < count; ++j) {
-      const auto offset = [&](const Strides& strides) {
-        return key_offset(w.p, w.t, strides, w.unit.sequence, w.unit.head_kv, first + j);
-      };
-      w.keys[j] = static_cast<const T*>(w.t.k) + offset(w.p.k);
-      w.values[j] = static_cast<const T*>(w.t.v) + offset(w.p.v);
-    }
-    // Four keys are taken at a time: past the last one, its row stands in, and the limits hide it.
-    for (std::int64_t j = count; j % 4 != 0; ++j) w.keys[j] = w.keys[count - 1];
+    list(w.t.v, w.p.v, first, w.rows + kKeyTile);
     std::int64_t row = 0;
     for (; row + 2 < w.unit.rows; row += 4) AttendRows<4>(w, row, first, count);
     for (; row + 1 < w.unit.rows; row += 2) AttendRows<2>(w, row, first, count);
@@ -336,7 +361,7 @@ HWY_EXPORT(VectorLanes);
 
 namespace decode {
 
-Sizes::Sizes(const Problem& p) {
+Sizes::Sizes(const Problem& p, std::int64_t prefetch_bytes) {
   const std::int64_t lanes = HWY_DYNAMIC_DISPATCH(VectorLanes)();
   const auto pad = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
   constexpr std::int64_t kCacheLine = 16;  // floats; keeps what follows each array aligned
@@ -344,8 +369,11 @@ Sizes::Sizes(const Problem& p) {
   dim_qk = pad(p.dim_qk, lanes);
   dim_v = pad(p.dim_v, lanes);
   state = pad(rows * (dim_v + 2), kCacheLine);
+  row_length = std::max(p.dim_qk, p.dim_v);
+  const std::int64_t row_bytes = std::max<std::int64_t>(row_length * size_of(p.dtype), 1);
+  rows_ahead = std::min(pad(prefetch_bytes, row_bytes) / row_bytes, kKeyTile);
   constexpr std::int64_t kPointerFloats = sizeof(void*) / sizeof(float);
-  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + 2 * kKeyTile * kPointerFloats, kCacheLine);
+  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + 3 * kKeyTile * kPointerFloats, kCacheLine);
 }
 
 State state_at(const Sizes& sizes, float* memory) {

@@ -36,8 +36,10 @@ struct Sizes {
   std::int64_t rows;           ///< padded
   std::int64_t dim_qk, dim_v;  ///< padded
   std::int64_t state, scratch;
+  std::int64_t row_length;  ///< elements of a row of K or V, the longer
+  std::int64_t rows_ahead;  ///< how far ahead of their use rows are prefetched; 0: not at all
 
-  explicit Sizes(const Problem& problem);
+  Sizes(const Problem& problem, std::int64_t prefetch_bytes);
 };
 
 /// The unfinished softmax: m[rows], l[rows], o[rows][padded dim_v], relative to the row maximum m, base 2.

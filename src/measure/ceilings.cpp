@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <omp.h>
+#include <vector>
 
 #include "measure/ceiling_kernels.h"
 #include "measure/sampler.h"
@@ -16,6 +17,7 @@ namespace saccade::measure {
 namespace {
 
 constexpr double kFmaRunSeconds = 0.05;
+constexpr int kShortRuns = 16;  // as long as one run together
 constexpr std::align_val_t kAlignment{4096};
 
 // Results of the loops end here, where the compiler must assume that someone reads them.
@@ -69,16 +71,17 @@ class ThreadBuffer {
   std::unique_ptr<std::byte, Delete> data_;
 };
 
-/// The least seconds that one pass took over all `ways` of doing it, taking turns until the budget ends.
-double best_seconds(const BandwidthOptions& options, int ways,
-                    const std::function<void(int way, int thread)>& pass) {
+/// The best of all `ways` of making one pass, taking turns until the budget ends; `best` is the least
+/// seconds.
+int best_seconds(const BandwidthOptions& options, int ways,
+                 const std::function<void(int way, int thread)>& pass, double& best) {
   constexpr int kFewestTurns = 3;
   // Warm passes over a small footprint are shorter than a barrier, so many of them make one measurement.
   constexpr double kBytesPerMeasurement = 64 << 20;
   const bool cold = static_cast<bool>(options.before_repetition);
   const double fitting = kBytesPerMeasurement / static_cast<double>(std::max<std::size_t>(options.bytes, 1));
   const int passes = cold ? 1 : static_cast<int>(std::clamp(fitting, 1.0, 1e5));
-  double best = std::numeric_limits<double>::infinity();
+  int best_way = 0;
   const double begin = steady_seconds();
   for (int turn = 0; turn < kFewestTurns || steady_seconds() - begin < options.budget_seconds; ++turn) {
     for (int way = 0; way < ways; ++way) {
@@ -86,48 +89,116 @@ double best_seconds(const BandwidthOptions& options, int ways,
       const double seconds = timed_parallel(options.threads, [&](int thread) {
         for (int i = 0; i < passes; ++i) pass(way, thread);
       });
-      best = std::min(best, seconds / passes);
+      if (seconds / passes < best) {
+        best = seconds / passes;
+        best_way = way;
+      }
     }
   }
-  return best;
+  return best_way;
+}
+
+constexpr int kReadWays = 6;  // 1, 2 or 4 streams, without and with prefetch
+
+void read_bytes(std::span<const std::byte> memory, int way) {
+  const std::uint32_t x = read_loop(memory.data(), memory.size(), 1 << (way / 2), way % 2 == 1);
+  sink.fetch_add(x, std::memory_order_relaxed);
 }
 
 }  // namespace
 
 FmaCeiling measure_fma(int threads, int runs) {
   FmaCeiling ceiling{.threads = threads};
-  double seconds = 0;
   for (const bool wide : {false, true}) {
+    double seconds = 0;
+    const auto try_once = [&](std::int64_t iterations) {
+      ceiling.flops_per_second =
+          std::max(ceiling.flops_per_second, fma_rate(threads, wide, iterations, seconds));
+    };
     std::int64_t iterations = 1'000'000;
-    do {
-      iterations *= 2;
-      ceiling.flops_per_second =
-          std::max(ceiling.flops_per_second, fma_rate(threads, wide, iterations, seconds));
-    } while (seconds < kFmaRunSeconds);
-    for (int run = 1; run < runs; ++run) {
-      ceiling.flops_per_second =
-          std::max(ceiling.flops_per_second, fma_rate(threads, wide, iterations, seconds));
-    }
+    for (try_once(iterations); seconds < kFmaRunSeconds; try_once(iterations)) iterations *= 2;
+    for (int run = 1; run < runs; ++run) try_once(iterations);
+    // Short runs find the gaps between other programs on a busy machine.
+    for (int run = 0; run < kShortRuns * runs; ++run) try_once(iterations / kShortRuns);
   }
   return ceiling;
 }
 
 double measure_read(const BandwidthOptions& options) {
   const ThreadBuffer buffer(options.bytes, options.threads);
-  const double seconds = best_seconds(options, 3, [&](int way, int thread) {
-    const std::uint32_t x = read_loop(buffer.part(thread), buffer.part_bytes(), 1 << way);
-    sink.fetch_add(x, std::memory_order_relaxed);
-  });
-  return static_cast<double>(buffer.total_bytes()) / seconds;
+  const auto pass = [&](int way, int thread) { read_bytes({buffer.part(thread), buffer.part_bytes()}, way); };
+  double best = std::numeric_limits<double>::infinity();
+  best_seconds(options, kReadWays, pass, best);
+  return static_cast<double>(buffer.total_bytes()) / best;
+}
+
+Probe fma_probe(int threads) {
+  constexpr double kSecondsPerCall = 0.003;
+  double best_rate = 0;
+  bool best_wide = false;
+  std::int64_t iterations = 0;
+  for (const bool wide : {false, true}) {
+    double seconds = 0;
+    for (int run = 0; run < 5; ++run) {
+      constexpr std::int64_t kTrial = 200'000;
+      if (const double rate = fma_rate(threads, wide, kTrial, seconds); rate > best_rate) {
+        best_rate = rate;
+        best_wide = wide;
+        iterations = static_cast<std::int64_t>(kTrial * std::max(kSecondsPerCall / seconds, 0.01)) + 1;
+      }
+    }
+  }
+  const auto time = [threads, best_wide, iterations](int calls) {
+    double seconds = 0;
+    fma_rate(threads, best_wide, iterations * calls, seconds);
+    return seconds;
+  };
+  return {time, fma_flops_per_iteration(best_wide) * static_cast<double>(iterations) * threads};
+}
+
+Probe read_probe(std::span<const std::span<const std::byte>> memory, const BandwidthOptions& options) {
+  const auto threads = static_cast<std::size_t>(options.threads);
+  std::vector<std::vector<std::span<const std::byte>>> shares(threads);
+  std::size_t total = 0;
+  for (const std::span<const std::byte> part : memory) {
+    const std::size_t share = part.size() / threads / kReadBlock * kReadBlock;
+    for (std::size_t thread = 0; thread < threads; ++thread) {
+      if (share > 0) shares[thread].push_back(part.subspan(thread * share, share));
+    }
+    total += share * threads;
+  }
+  std::shared_ptr<ThreadBuffer> buffer;
+  if (total == 0) {
+    buffer = std::make_shared<ThreadBuffer>(kReadBlock * threads, options.threads);
+    for (std::size_t thread = 0; thread < threads; ++thread) {
+      shares[thread].emplace_back(buffer->part(static_cast<int>(thread)), buffer->part_bytes());
+    }
+    total = buffer->total_bytes();
+  }
+  const auto read = [shares, buffer](int way, int thread) {
+    for (const auto& share : shares[static_cast<std::size_t>(thread)]) read_bytes(share, way);
+  };
+  BandwidthOptions trial = options;
+  trial.bytes = total;
+  double best = std::numeric_limits<double>::infinity();
+  const int way = best_seconds(trial, kReadWays, read, best);
+  const auto time = [read, way, count = options.threads](int calls) {
+    return timed_parallel(count, [&](int thread) {
+      for (int call = 0; call < calls; ++call) read(way, thread);
+    });
+  };
+  return {time, static_cast<double>(total)};
 }
 
 double measure_copy(const BandwidthOptions& options) {
   const ThreadBuffer from(options.bytes / 2, options.threads);
   const ThreadBuffer to(options.bytes / 2, options.threads);
-  const double seconds = best_seconds(options, 2, [&](int way, int thread) {
+  double best = std::numeric_limits<double>::infinity();
+  const auto pass = [&](int way, int thread) {
     copy_loop(from.part(thread), to.part(thread), from.part_bytes(), way == 1);
-  });
-  return 2 * static_cast<double>(from.total_bytes()) / seconds;
+  };
+  best_seconds(options, 2, pass, best);
+  return 2 * static_cast<double>(from.total_bytes()) / best;
 }
 
 }  // namespace saccade::measure

@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
+
+#include "measure/sampler.h"
 
 namespace saccade::measure {
 
@@ -12,7 +15,8 @@ struct FmaCeiling {
   int threads = 0;
 };
 
-/// Runs `runs` times about 50 ms of nothing but FMAs on `threads` threads and returns the best.
+/// Runs `runs` times about 50 ms of nothing but FMAs on `threads` threads, and as long again in short runs,
+/// and returns the best.
 [[nodiscard]] FmaCeiling measure_fma(int threads, int runs = 5);
 
 struct BandwidthOptions {
@@ -23,8 +27,25 @@ struct BandwidthOptions {
 };
 
 /// Best read bandwidth over a footprint, in bytes a second: every byte once, several ways of walking, best of
-/// all repetitions. Each thread reads the part that it touched first.
+/// all repetitions. Each thread reads the part that it touched first, in pages of the system's usual size.
 [[nodiscard]] double measure_read(const BandwidthOptions& options);
+
+/// A ceiling as a candidate for the sampler. Timed in the same rounds as the kernels, it rises and falls with
+/// the clock and the neighbours just as they do, so the ratio of medians means something on a machine that is
+/// not quiet.
+struct Probe {
+  TimedCalls time;
+  double work_per_call = 0;  ///< floating-point operations or bytes
+};
+
+/// Nothing but FMAs, a few milliseconds a call, in the variant that was fastest just now.
+[[nodiscard]] Probe fma_probe(int threads);
+
+/// One pass over `memory` a call, each thread its share, in the way that was fastest just now. Given the
+/// kernels' own tensors, it finds them in the same caches as the kernels do. Shares are whole blocks of 4
+/// KiB; memory too small for that is replaced by a buffer of one block a thread. `options.bytes` is not used.
+[[nodiscard]] Probe read_probe(std::span<const std::span<const std::byte>> memory,
+                               const BandwidthOptions& options);
 
 /// Best copy bandwidth, in bytes read plus written a second; the footprint is source and target together.
 [[nodiscard]] double measure_copy(const BandwidthOptions& options);

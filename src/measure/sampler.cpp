@@ -33,7 +33,7 @@ void warm_up(Runner& runner, const SamplerOptions& options) {
   while (!options.before_sample && one * calls < options.shortest_sample_seconds && calls < kLargestBatch) {
     const double needed = std::ceil(options.shortest_sample_seconds / std::max(one, 1e-9));
     calls = std::min(std::max(calls * 2, static_cast<int>(needed)), kLargestBatch);
-    one = time(calls) / calls;
+    one = std::min(time(calls), time(calls)) / calls;
   }
   runner.samples.calls_per_sample = calls;
   runner.call_seconds = one;

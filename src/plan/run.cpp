@@ -40,7 +40,8 @@ Status attend(const Problem& problem, const Tensors& tensors, const PlanOptions&
 View View::packed(const void* data, DType dtype, std::array<std::int64_t, 4> sizes) {
   const auto& [batch, heads, len, dim] = sizes;
   // Views serve inputs and outputs alike; only `o` is ever written through.
-  return {const_cast<void*>(data), dtype, sizes, {heads * len * dim, len * dim, dim, 1}};
+  const Strides strides = Problem::dense(batch, heads, len, dim, dtype).q;
+  return {const_cast<void*>(data), dtype, sizes, {strides.batch, strides.head, strides.row, strides.dim}};
 }
 
 Result<Problem> describe(const View& q, const View& k, const View& v, const View& o) {

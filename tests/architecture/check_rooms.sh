@@ -37,7 +37,8 @@ declare -A sees=(
   [src/capi]='capi/.*'
   [src/verify]='(core|cpu|plan|verify)/.*'
   [src/measure]='(core|measure)/.*|build_commit\.h'
-  [tools/saccade]='(core|verify|measure|saccade)/.*|[^/]+'
+  [src/store]='store/.*|measure/statistics\.h'
+  [tools/saccade]='(core|verify|measure|store)/.*|[^/]+'
   [examples]='nothing of ours but the public headers'
   [include/saccade]='nothing by quotes'
 )

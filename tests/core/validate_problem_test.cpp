@@ -238,6 +238,11 @@ TEST(Describe, RefusesMixedTypesAndIndivisibleHeads) {
             std::string::npos);
 }
 
+TEST(Describe, SizesThatOverflowAreAnErrorNotUndefined) {
+  const View huge = View::packed(nullptr, DType::f16, {kHuge, 2, kHuge, 64});
+  EXPECT_NE(describe(huge, huge, huge, huge).status().message().find("overflow 64 bits"), std::string::npos);
+}
+
 TEST(Describe, KeepsSizesAndStrides) {
   Views views;
   views.q.strides = {1, 2, 3, 1};

@@ -47,11 +47,10 @@ int run_bench(const Options& options, const Globals& globals) {
   Progress progress(cases.size());
   progress.show(0, "measuring ceilings");
   Bench bench(resolved);
-  const double first_fma = bench.fma_flops_per_second();
   progress.clear();
   if (!globals.json) {
     fmt::print("ceilings: FMA {} GFLOP/s on {} threads, copy {} GB/s beyond the caches\n\n",
-               format_number(first_fma / 1e9), bench.threads(),
+               format_number(bench.fma_flops_per_second() / 1e9), bench.threads(),
                format_number(bench.copy_bytes_per_second() / 1e9));
   }
   std::vector<ShapeResult> results;
@@ -61,13 +60,12 @@ int run_bench(const Options& options, const Globals& globals) {
     results.push_back(
         bench.run(each, [&](const std::string& what) { progress.show(results.size(), name + ": " + what); }));
     progress.clear();
-    const double fma = bench.fma_flops_per_second();
-    if (!globals.json) fmt::print("{}\n", shape_text(results.back(), fma));
+    if (!globals.json) fmt::print("{}\n", shape_text(results.back(), bench.fma_flops_per_second()));
     std::fflush(stdout);
     failed |= std::ranges::any_of(results.back().kernels, &KernelResult::failed);
     if (options.check_bars) {
       failed |=
-          std::ranges::any_of(judge_bars(results.back(), fma), [](const BarResult& bar) { return !bar.met; });
+          std::ranges::any_of(judge_bars(results.back()), [](const BarResult& bar) { return !bar.met; });
     }
   }
   const auto provenance = measure::collect_provenance(resolved.seed, globals.command_line);
@@ -76,10 +74,6 @@ int run_bench(const Options& options, const Globals& globals) {
   if (globals.json) {
     print_json(document);
   } else {
-    if (bench.fma_flops_per_second() > 1.02 * first_fma) {
-      fmt::print("note: the FMA ceiling rose to {} GFLOP/s during the run; what is written refers to that\n",
-                 format_number(bench.fma_flops_per_second() / 1e9));
-    }
     if (!options.out.empty()) fmt::print("written: {}\n", options.out);
   }
   return failed ? kCheckFailed : kOk;
@@ -93,9 +87,11 @@ void add_bench(CLI::App& app, Globals& globals) {
       add_command(app, globals, "bench", "Time kernels side by side against the machine's ceilings",
                   [options](Globals& g) { return run_bench(*options, g); });
   command->add_option("SHAPE", options->cases.shapes, "Shapes (default: the case file 'mission')");
-  command->add_option("--cases", options->cases.files, "Case files, by name or path");
-  command->add_option("--kernel", options->kernels,
-                      "Kernels: NAME or 'NAME:key=value ...' (default: all that take the shape)");
+  add_cases_option(*command, options->cases);
+  command
+      ->add_option("--kernel", options->kernels,
+                   "Kernels: NAME or 'NAME:key=value ...' (default: all that take the shape)")
+      ->allow_extra_args(false);
   command->add_option("--config", options->config, "Settings for the named kernels, 'key=value ...'");
   command->add_option("--baseline", options->baseline,
                       "Kernel that the others are compared with (default: the last)");

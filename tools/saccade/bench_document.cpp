@@ -50,7 +50,7 @@ Json times(const KernelResult& kernel) {
           {"converged", kernel.samples.converged}};
 }
 
-Json kernel_json(const ShapeResult& shape, const KernelResult& kernel, double fma) {
+Json kernel_json(const ShapeResult& shape, const KernelResult& kernel) {
   Json json = {{"kernel", kernel.kernel}};
   if (!kernel.timed()) {
     json[kernel.rejected ? "rejected" : "not_timed"] = kernel.not_timed;
@@ -64,7 +64,7 @@ Json kernel_json(const ShapeResult& shape, const KernelResult& kernel, double fm
   const double flops_per_second = flops(problem) / kernel.seconds.median;
   const double bytes_per_second = min_bytes(problem) / kernel.seconds.median;
   json["gflops"] = rounded(flops_per_second / 1e9);
-  json["fma_percent"] = rounded(100 * flops_per_second / fma);
+  json["fma_percent"] = rounded(100 * flops_per_second / shape.fma_flops_per_second);
   json["gbps"] = rounded(bytes_per_second / 1e9);
   json["read_percent"] = rounded(100 * bytes_per_second / shape.read_bytes_per_second);
   json["workspace_bytes"] = kernel.workspace_bytes;
@@ -79,31 +79,31 @@ Json kernel_json(const ShapeResult& shape, const KernelResult& kernel, double fm
   return json;
 }
 
-Json shape_json(const ShapeResult& shape, double fma) {
+Json shape_json(const ShapeResult& shape) {
   const Problem& problem = shape.of.problem;
   Json json = {{"shape", to_string(problem)}, {"flops", flops(problem)}, {"bytes", min_bytes(problem)}};
   if (shape.read_bytes_per_second > 0) {
     json["read_ceiling_gbps"] = rounded(shape.read_bytes_per_second / 1e9);
-    json["fma_around_gflops"] = rounded(shape.fma_flops_per_second / 1e9);
-    json["bound"] = bound(problem, fma, shape.read_bytes_per_second) == Bound::compute ? "compute" : "memory";
+    json["fma_ceiling_gflops"] = rounded(shape.fma_flops_per_second / 1e9);
+    json["bound"] = bound(shape) == Bound::compute ? "compute" : "memory";
   }
-  for (const BarResult& bar : judge_bars(shape, fma)) {
+  for (const BarResult& bar : judge_bars(shape)) {
     json["bars"].push_back({{"bar", to_string(bar.bar)}, {"value", rounded(bar.value)}, {"met", bar.met}});
   }
   json["kernels"] = Json::array();
-  for (const KernelResult& kernel : shape.kernels) json["kernels"].push_back(kernel_json(shape, kernel, fma));
+  for (const KernelResult& kernel : shape.kernels) json["kernels"].push_back(kernel_json(shape, kernel));
   return json;
 }
 
 }  // namespace
 
-Bound bound(const Problem& problem, double fma_flops_per_second, double read_bytes_per_second) {
-  const double compute_seconds = flops(problem) / fma_flops_per_second;
-  const double memory_seconds = min_bytes(problem) / read_bytes_per_second;
+Bound bound(const ShapeResult& shape) {
+  const double compute_seconds = flops(shape.of.problem) / shape.fma_flops_per_second;
+  const double memory_seconds = min_bytes(shape.of.problem) / shape.read_bytes_per_second;
   return compute_seconds >= memory_seconds ? Bound::compute : Bound::memory;
 }
 
-std::vector<BarResult> judge_bars(const ShapeResult& shape, double fma_flops_per_second) {
+std::vector<BarResult> judge_bars(const ShapeResult& shape) {
   const auto chosen = std::ranges::find_if(shape.kernels, &KernelResult::timed);
   if (chosen == shape.kernels.end()) return {};
   const Problem& problem = shape.of.problem;
@@ -117,7 +117,8 @@ std::vector<BarResult> judge_bars(const ShapeResult& shape, double fma_flops_per
     } else {
       const double rate =
           (bar.what == Bar::What::fma ? flops(problem) : min_bytes(problem)) / chosen->seconds.median;
-      const double ceiling = bar.what == Bar::What::fma ? fma_flops_per_second : shape.read_bytes_per_second;
+      const double ceiling =
+          bar.what == Bar::What::fma ? shape.fma_flops_per_second : shape.read_bytes_per_second;
       result.value = 100 * rate / ceiling;
       result.met = result.value >= bar.value;
     }
@@ -128,18 +129,17 @@ std::vector<BarResult> judge_bars(const ShapeResult& shape, double fma_flops_per
 
 Json bench_document(const measure::Provenance& provenance, const Bench& bench,
                     const std::vector<ShapeResult>& shapes) {
-  const double fma = bench.fma_flops_per_second();
-  Json document = {
-      {"schema", kBenchSchema},
-      {"provenance", provenance},
-      {"device", "cpu"},
-      {"threads", bench.threads()},
-      {"caches", bench.options().cold ? "cold" : "warm"},
-      {"budget_seconds", bench.options().budget_seconds},
-      {"ceilings",
-       {{"fma_gflops", rounded(fma / 1e9)}, {"copy_gbps", rounded(bench.copy_bytes_per_second() / 1e9)}}}};
+  Json document = {{"schema", kBenchSchema},
+                   {"provenance", provenance},
+                   {"device", "cpu"},
+                   {"threads", bench.threads()},
+                   {"caches", bench.options().cold ? "cold" : "warm"},
+                   {"budget_seconds", bench.options().budget_seconds},
+                   {"ceilings",
+                    {{"fma_gflops", rounded(bench.fma_flops_per_second() / 1e9)},
+                     {"copy_gbps", rounded(bench.copy_bytes_per_second() / 1e9)}}}};
   document["results"] = Json::array();
-  for (const ShapeResult& shape : shapes) document["results"].push_back(shape_json(shape, fma));
+  for (const ShapeResult& shape : shapes) document["results"].push_back(shape_json(shape));
   return document;
 }
 

@@ -14,7 +14,7 @@ inline constexpr char kBenchSchema[] = "saccade.bench/1";
 
 /// Which ceiling a problem meets first, by its operations per byte.
 enum class Bound { compute, memory };
-[[nodiscard]] Bound bound(const Problem& problem, double fma_flops_per_second, double read_bytes_per_second);
+[[nodiscard]] Bound bound(const ShapeResult& shape);
 
 /// How a bar came out; `value` is in the bar's own unit.
 struct BarResult {
@@ -25,9 +25,9 @@ struct BarResult {
 
 /// The bars of a shape, held against the first kernel that was timed, which is the planner's choice. Empty
 /// when none was timed.
-[[nodiscard]] std::vector<BarResult> judge_bars(const ShapeResult& shape, double fma_flops_per_second);
+[[nodiscard]] std::vector<BarResult> judge_bars(const ShapeResult& shape);
 
-/// The whole document. Percentages refer to the best FMA rate of the run.
+/// The whole document. Percentages refer to the ceilings that were timed in the same rounds as the kernels.
 [[nodiscard]] nlohmann::ordered_json bench_document(const measure::Provenance& provenance, const Bench& bench,
                                                     const std::vector<ShapeResult>& shapes);
 

@@ -1,10 +1,12 @@
 #include "bench_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fmt/format.h>
 #include <new>
 #include <omp.h>
+#include <span>
 
 #include "command.h"
 #include "console.h"
@@ -78,6 +80,31 @@ std::optional<double> estimate_seconds(const Problem& problem, const KernelChoic
   }
 }
 
+/// All bytes from the first to the last of K or V.
+std::span<const std::byte> memory_of(const Problem& p, const Strides& strides, std::int64_t dim,
+                                     const void* data) {
+  const bool paged = p.kv_layout == KvLayout::paged;
+  const bool ragged = p.kv_layout == KvLayout::ragged;
+  const std::pair<std::int64_t, std::int64_t> axes[] = {{paged    ? p.num_pages
+                                                         : ragged ? 1
+                                                                  : p.batch,
+                                                         strides.batch},
+                                                        {p.heads_kv, strides.head},
+                                                        {paged    ? p.page_size
+                                                         : ragged ? p.total_kv
+                                                                  : p.len_kv,
+                                                         strides.row}};
+  std::int64_t begin = 0;
+  std::int64_t end = dim;
+  for (const auto& [size, stride] : axes) {
+    if (size == 0) return {};
+    (stride < 0 ? begin : end) += (size - 1) * stride;
+  }
+  const auto element = static_cast<std::int64_t>(size_of(p.dtype));
+  const auto* first = static_cast<const std::byte*>(data) + begin * element;
+  return {first, static_cast<std::size_t>((end - begin) * element)};
+}
+
 std::string why_failed(const Verdict& verdict) {
   const Failure& failure = verdict.failures.front();
   return fmt::format("failed verification: {}: {}", to_string(failure.check), failure.detail);
@@ -97,23 +124,9 @@ Bench::Bench(BenchOptions options)
     : options_(std::move(options)),
       threads_(options_.threads > 0 ? options_.threads : omp_get_max_threads()) {
   if (options_.cold) evictor_ = std::make_shared<measure::CacheEvictor>();
-  measure_fma(5);
+  fma_flops_per_second_ = measure::measure_fma(threads_).flops_per_second;
   const std::size_t beyond_caches = std::max(2 * measure::largest_cache_bytes(), std::size_t{256} << 20);
   copy_bytes_per_second_ = measure::measure_copy({.bytes = beyond_caches, .threads = threads_});
-}
-
-double Bench::measure_fma(int runs) {
-  const double rate = measure::measure_fma(threads_, runs).flops_per_second;
-  fma_flops_per_second_ = std::max(fma_flops_per_second_, rate);
-  return rate;
-}
-
-double Bench::measure_read(const Problem& problem) const {
-  measure::BandwidthOptions options{.bytes = static_cast<std::size_t>(std::max(min_bytes(problem), 1.0)),
-                                    .threads = threads_,
-                                    .budget_seconds = kBandwidthSeconds};
-  if (evictor_) options.before_repetition = [this] { (*evictor_)(); };
-  return measure::measure_read(options);
 }
 
 KernelResult Bench::prepare(const Problem& problem, const KernelChoice& kernel, std::vector<Work>& work,
@@ -174,6 +187,15 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
     result.kernels[each.result].grown_bytes = measure::peak_growth(call);
     candidates.push_back({result.kernels[each.result].kernel, measure::host_timer(call)});
   }
+  // The ceilings take part in the rounds, so that they see the same machine as the kernels.
+  measure::BandwidthOptions reading{.threads = threads_, .budget_seconds = kBandwidthSeconds};
+  if (evictor_) reading.before_repetition = [this] { (*evictor_)(); };
+  const std::array keys_and_values = {memory_of(problem, problem.k, problem.dim_qk, data.tensors().k),
+                                      memory_of(problem, problem.v, problem.dim_v, data.tensors().v)};
+  const measure::Probe read = measure::read_probe(keys_and_values, reading);
+  const measure::Probe fma = measure::fma_probe(threads_);
+  candidates.push_back({"read ceiling", read.time});
+  candidates.push_back({"FMA ceiling", fma.time});
   measure::SamplerOptions how;
   how.seed = options_.seed;
   how.budget_seconds = options_.budget_seconds;
@@ -184,6 +206,8 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
     kernel.samples = std::move(samples[i]);
     kernel.seconds = measure::summarize(kernel.samples.seconds, options_.seed);
   }
+  result.read_bytes_per_second = read.work_per_call / measure::median(samples[work.size()].seconds);
+  result.fma_flops_per_second = fma.work_per_call / measure::median(samples[work.size() + 1].seconds);
 }
 
 void Bench::compare(ShapeResult& result) const {
@@ -218,16 +242,8 @@ ShapeResult Bench::run(const Case& each, const Report& report) {
     verify(each.problem, work, result);
   }
   if (work.empty()) return result;
-  report("measuring ceilings");
-  result.fma_flops_per_second = measure_fma(2);
-  result.read_bytes_per_second = measure_read(each.problem);
   report("timing");
   time(each.problem, work, result);
-  // Once more: the ceiling is the best the machine gave around the kernels, not what it gave at one bad
-  // moment.
-  report("measuring ceilings");
-  result.read_bytes_per_second = std::max(result.read_bytes_per_second, measure_read(each.problem));
-  result.fma_flops_per_second = std::max(result.fma_flops_per_second, measure_fma(2));
   compare(result);
   return result;
 }

@@ -54,13 +54,13 @@ struct ShapeResult {
   bool cold = false;
   std::string baseline;  ///< empty: nothing to compare
   std::vector<KernelResult> kernels;
-  double fma_flops_per_second = 0;   ///< what the FMA loop reached around this shape
-  double read_bytes_per_second = 0;  ///< best read bandwidth over this shape's footprint
+  double fma_flops_per_second = 0;   ///< median of the FMA loop in the kernels' own rounds
+  double read_bytes_per_second = 0;  ///< median of reading its K and V, in the same rounds
 
   [[nodiscard]] bool any_timed() const { return std::ranges::any_of(kernels, &KernelResult::timed); }
 };
 
-/// Benchmarks shapes one after the other and keeps the best FMA rate seen.
+/// Benchmarks shapes one after the other.
 class Bench {
  public:
   using Report = std::function<void(const std::string& what)>;
@@ -72,7 +72,7 @@ class Bench {
 
   [[nodiscard]] const BenchOptions& options() const { return options_; }
   [[nodiscard]] int threads() const { return threads_; }
-  /// The best FMA rate of the whole process so far: what all percentages refer to.
+  /// The best FMA rate before the first shape: what this machine gives when it is let alone.
   [[nodiscard]] double fma_flops_per_second() const { return fma_flops_per_second_; }
   /// Copy bandwidth over memory larger than the caches, in bytes a second.
   [[nodiscard]] double copy_bytes_per_second() const { return copy_bytes_per_second_; }
@@ -86,8 +86,6 @@ class Bench {
   void verify(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const;
   void time(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const;
   void compare(ShapeResult& result) const;
-  double measure_fma(int runs);
-  [[nodiscard]] double measure_read(const Problem& problem) const;
 
   BenchOptions options_;
   int threads_;

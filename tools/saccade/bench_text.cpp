@@ -1,5 +1,6 @@
 #include "bench_text.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "bench_document.h"
@@ -17,6 +18,12 @@ std::string speedup_text(const measure::Speedup& speedup) {
                      format_number(speedup.interval.high), measure::to_string(speedup.verdict));
 }
 
+constexpr double kWidePercent = 5;
+
+double interval_percent(const KernelResult& kernel) {
+  return 100 * kernel.seconds.interval.width() / kernel.seconds.median;
+}
+
 std::string samples_text(const KernelResult& kernel) {
   const int batch = kernel.samples.calls_per_sample;
   return batch == 1 ? fmt::format("{}", kernel.seconds.samples)
@@ -25,21 +32,30 @@ std::string samples_text(const KernelResult& kernel) {
 
 }  // namespace
 
-bool is_noisy(const ShapeResult& shape, double fma_flops_per_second) {
-  return shape.any_timed() && shape.fma_flops_per_second < 0.9 * fma_flops_per_second;
+bool is_noisy(const ShapeResult& shape) {
+  const auto first = std::ranges::find_if(shape.kernels, &KernelResult::timed);
+  return first != shape.kernels.end() && interval_percent(*first) > kWidePercent;
 }
 
-std::vector<std::string> noise_warnings(const ShapeResult& shape, double fma_flops_per_second) {
+std::vector<std::string> noise_warnings(const ShapeResult& shape, double best_fma) {
   std::vector<std::string> warnings;
-  if (is_noisy(shape, fma_flops_per_second)) {
+  if (shape.any_timed() && shape.fma_flops_per_second < 0.9 * best_fma) {
     warnings.push_back(
         fmt::format("the machine gave only {:.0f}% of its FMA peak around this shape: something else runs",
-                    100 * shape.fma_flops_per_second / fma_flops_per_second));
+                    100 * shape.fma_flops_per_second / best_fma));
   }
   for (const KernelResult& kernel : shape.kernels) {
-    if (!kernel.timed() || kernel.samples.converged) continue;
-    const double percent = 100 * kernel.seconds.interval.width() / kernel.seconds.median;
-    if (percent > 5) {
+    if (!kernel.timed()) continue;
+    const bool above_fma = flops(shape.of.problem) / kernel.seconds.median > shape.fma_flops_per_second;
+    const bool above_read = min_bytes(shape.of.problem) / kernel.seconds.median > shape.read_bytes_per_second;
+    if (above_fma || above_read) {
+      warnings.push_back(
+          fmt::format("{} is above 100%: the {} ceiling was measured on a busy machine; repeat this",
+                      kernel.kernel, above_fma ? "FMA" : "read"));
+    }
+    if (kernel.samples.converged) continue;
+    const double percent = interval_percent(kernel);
+    if (percent > kWidePercent) {
       warnings.push_back(
           fmt::format("{}: the interval is still {:.0f}% wide after {} samples; raise --budget",
                       kernel.kernel, percent, kernel.seconds.samples));
@@ -48,7 +64,7 @@ std::vector<std::string> noise_warnings(const ShapeResult& shape, double fma_flo
   return warnings;
 }
 
-std::string shape_text(const ShapeResult& shape, double fma) {
+std::string shape_text(const ShapeResult& shape, double best_fma) {
   using enum Table::Align;
   const Problem& problem = shape.of.problem;
   std::string text = fmt::format("{}   ({} GFLOP, {}, {} threads{})\n", to_string(problem),
@@ -76,10 +92,11 @@ std::string shape_text(const ShapeResult& shape, double fma) {
     const double bytes_per_second = min_bytes(problem) / s.median;
     const std::string compared = kernel.speedup           ? speedup_text(*kernel.speedup)
                                  : shape.baseline.empty() ? ""
-                                                          : "1";
+                                                          : "baseline";
     table.add({kernel.kernel, kernel.verified ? "yes" : "no", format_seconds(s.median),
                interval_text(s.interval), format_seconds(s.min), format_seconds(s.p95), samples_text(kernel),
-               format_number(flops_per_second / 1e9), format_percent(100 * flops_per_second / fma),
+               format_number(flops_per_second / 1e9),
+               format_percent(100 * flops_per_second / shape.fma_flops_per_second),
                format_number(bytes_per_second / 1e9),
                format_percent(100 * bytes_per_second / shape.read_bytes_per_second), compared,
                format_bytes(static_cast<double>(kernel.workspace_bytes)),
@@ -94,11 +111,12 @@ std::string shape_text(const ShapeResult& shape, double fma) {
     }
     if (!kernel.repro.empty()) text += fmt::format("    repeat: {}\n", kernel.repro);
   }
-  for (const BarResult& bar : judge_bars(shape, fma)) {
+  for (const BarResult& bar : judge_bars(shape)) {
     text += fmt::format("  bar: {}: {} ({})\n", to_string(bar.bar), bar.met ? "met" : "NOT MET",
                         format_number(bar.value));
   }
-  for (const std::string& warning : noise_warnings(shape, fma)) text += fmt::format("  noise: {}\n", warning);
+  for (const std::string& warning : noise_warnings(shape, best_fma))
+    text += fmt::format("  noise: {}\n", warning);
   return text;
 }
 

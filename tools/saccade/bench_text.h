@@ -7,13 +7,14 @@
 
 namespace saccade::cli {
 
-/// One block: the shape, a table of its kernels, what was not timed and why, bars and warnings.
-[[nodiscard]] std::string shape_text(const ShapeResult& shape, double fma_flops_per_second);
+/// One block: the shape, a table of its kernels, what was not timed and why, bars and warnings. `best_fma` is
+/// the run's best rate, by which warnings tell whether the machine was quiet.
+[[nodiscard]] std::string shape_text(const ShapeResult& shape, double best_fma);
 
-/// Whether the machine did not give its FMA peak around this shape.
-[[nodiscard]] bool is_noisy(const ShapeResult& shape, double fma_flops_per_second);
+/// Whether the times of the shape's first kernel scatter more than a quiet machine's do.
+[[nodiscard]] bool is_noisy(const ShapeResult& shape);
 
 /// What to doubt about a shape's numbers, one sentence each.
-[[nodiscard]] std::vector<std::string> noise_warnings(const ShapeResult& shape, double fma_flops_per_second);
+[[nodiscard]] std::vector<std::string> noise_warnings(const ShapeResult& shape, double best_fma);
 
 }  // namespace saccade::cli

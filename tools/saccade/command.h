@@ -8,7 +8,7 @@
 
 #include <saccade/status.h>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's own
 class App;
 }
 

@@ -51,7 +51,7 @@ void add_explain(CLI::App& app, Globals& globals) {
       add_command(app, globals, "explain", "Which kernel serves a shape, and why no faster one",
                   [options](Globals& g) { return explain(*options, g); });
   command->add_option("SHAPE", options->cases.shapes, "Shapes, e.g. 'b1 h8 l512 d64 f16 causal'");
-  command->add_option("--cases", options->cases.files, "Case files, by name or path");
+  add_cases_option(*command, options->cases);
   command->add_option("--kernel", options->kernel, "Insist on this kernel");
   command->add_option("--config", options->config, "Kernel settings, 'key=value ...'");
   command->add_option("--threads", options->threads, "CPU threads at most (0: all)");

@@ -25,15 +25,15 @@ struct Options {
 
 constexpr char kLine[] = "{:<40}  {:<14}  {:<8}  {:>9}  {:>8}  {:>9}  {}\n";
 
-void print_rows(const ShapeResult& shape, double fma) {
+void print_rows(const ShapeResult& shape) {
   const Problem& problem = shape.of.problem;
   std::string name = to_string(problem);
   for (const KernelResult& kernel : shape.kernels) {
     if (kernel.rejected) continue;
     if (kernel.timed()) {
       const double seconds = kernel.seconds.median;
-      const bool compute = bound(problem, fma, shape.read_bytes_per_second) == Bound::compute;
-      const double percent = compute ? 100 * flops(problem) / seconds / fma
+      const bool compute = bound(shape) == Bound::compute;
+      const double percent = compute ? 100 * flops(problem) / seconds / shape.fma_flops_per_second
                                      : 100 * min_bytes(problem) / seconds / shape.read_bytes_per_second;
       const std::string speedup = kernel.speedup ? fmt::format("{}x {}", format_number(kernel.speedup->value),
                                                                measure::to_string(kernel.speedup->verdict))
@@ -87,7 +87,7 @@ int main_job(const Options& options, const Globals& globals) {
     results.push_back(
         bench.run(each, [&](const std::string& what) { progress.show(results.size(), name + ": " + what); }));
     progress.clear();
-    if (!globals.json) print_rows(results.back(), bench.fma_flops_per_second());
+    if (!globals.json) print_rows(results.back());
   }
 
   const nlohmann::ordered_json document =
@@ -103,12 +103,9 @@ int main_job(const Options& options, const Globals& globals) {
     print_json(document);
   } else {
     fmt::print("\n* of the read bandwidth over the same footprint; the others are of the FMA peak\n");
-    const auto noisy = std::ranges::count_if(
-        results, [&](const ShapeResult& shape) { return is_noisy(shape, bench.fma_flops_per_second()); });
-    if (noisy > 0) {
-      fmt::print(
-          "noise: something else kept this machine busy during {} of {} shapes; `saccade bench` says more\n",
-          noisy, results.size());
+    if (const auto noisy = std::ranges::count_if(results, is_noisy); noisy > 0) {
+      fmt::print("noise: the times of {} of {} shapes scatter by more than 5%; is something else running?\n",
+                 noisy, results.size());
     }
     fmt::print("report: {0}.md ({0}.json{1})\n", stem, picture ? fmt::format(", {}.svg", stem) : "");
   }

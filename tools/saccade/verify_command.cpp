@@ -139,9 +139,11 @@ void add_verify(CLI::App& app, Globals& globals) {
   CLI::App* command = add_command(app, globals, "verify", "Judge kernels against the float64 oracle",
                                   [options](Globals& g) { return run_verify(*options, g); });
   command->add_option("SHAPE", options->cases.shapes, "Shapes (default: the case file 'small')");
-  command->add_option("--cases", options->cases.files, "Case files, by name or path");
-  command->add_option("--kernel", options->kernels,
-                      "Kernels: NAME or 'NAME:key=value ...' (default: all that take the shape)");
+  add_cases_option(*command, options->cases);
+  command
+      ->add_option("--kernel", options->kernels,
+                   "Kernels: NAME or 'NAME:key=value ...' (default: all that take the shape)")
+      ->allow_extra_args(false);
   command->add_option("--seeds", options->seeds, "How many seeds, counted up from --seed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
