@@ -37,7 +37,7 @@ constexpr int kGroup = 4;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-HWY_INLINE std::int64_t PanelRows() {
+HWY_INLINE std::int64_t rows_per_panel() {
   return kVectors * static_cast<std::int64_t>(hn::Lanes(Floats()));
 }
 
@@ -46,18 +46,18 @@ template <int kCount>
 struct Panel {
   Vec v[kCount];
 
-  static HWY_INLINE Panel Splat(float x) {
+  static HWY_INLINE Panel splat(float x) {
     Panel p;
     for (Vec& part : p.v) part = hn::Set(Floats(), x);
     return p;
   }
-  static HWY_INLINE Panel Load(const float* from) {
+  static HWY_INLINE Panel load(const float* from) {
     const Floats d;
     Panel p;
     for (int i = 0; i < kCount; ++i) p.v[i] = hn::LoadU(d, from + i * static_cast<int>(hn::Lanes(d)));
     return p;
   }
-  HWY_INLINE void Store(float* to) const {
+  HWY_INLINE void store(float* to) const {
     const Floats d;
     for (int i = 0; i < kCount; ++i) hn::StoreU(v[i], d, to + i * static_cast<int>(hn::Lanes(d)));
   }
@@ -72,14 +72,14 @@ static_assert(kGroup % kSteps == 0);  // depths of whole key groups need no padd
 /// panel rows. Both products of attention are this: a is K with rows over keys, then V with rows over value
 /// columns.
 template <int kCount>
-HWY_INLINE void MultiplyAdd(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
-                            const float* HWY_RESTRICT b, std::int64_t depth, Panel<kCount> (&acc)[kGroup]) {
+HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
+                             const float* HWY_RESTRICT b, std::int64_t depth, Panel<kCount> (&acc)[kGroup]) {
   const Floats d;
-  const std::int64_t panel = PanelRows();
+  const std::int64_t panel = rows_per_panel();
   const float* HWY_RESTRICT a_high = a + 4 * a_row;  // a second base keeps every address within base + index
   for (std::int64_t n = 0; n < depth; n += kSteps) {
     for (int step = 0; step < kSteps; ++step) {
-      const auto x = Panel<kCount>::Load(b + step * panel);
+      const auto x = Panel<kCount>::load(b + step * panel);
       for (int r = 0; r < kGroup; ++r) {
         const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
         const Vec factor = hn::Set(d, row[step * a_step]);
@@ -110,7 +110,7 @@ struct Walk {
         state(soft),
         p(*row_block.problem),
         t(*row_block.tensors),
-        panel_rows(PanelRows()) {
+        panel_rows(rows_per_panel()) {
     const auto take = [&scratch](std::int64_t count) {
       float* at = scratch;
       scratch += count;
@@ -128,13 +128,13 @@ struct Walk {
     diagonals = take(sizes.limits);
   }
 
-  [[nodiscard]] std::int64_t Query(std::int64_t row) const { return (block.first_row + row) / p.group(); }
-  [[nodiscard]] std::int64_t Head(std::int64_t row) const {
+  [[nodiscard]] std::int64_t query(std::int64_t row) const { return (block.first_row + row) / p.group(); }
+  [[nodiscard]] std::int64_t head(std::int64_t row) const {
     return block.head_kv * p.group() + (block.first_row + row) % p.group();
   }
   /// The keys row `row` sees among the block's.
-  [[nodiscard]] KeyRange Visible(std::int64_t row) const {
-    const KeyRange seen = visible_keys(p, block.sequence, Query(row));
+  [[nodiscard]] KeyRange visible(std::int64_t row) const {
+    const KeyRange seen = visible_keys(p, block.sequence, query(row));
     const std::int64_t first = std::max(seen.begin, block.keys.begin);
     return {first, std::max(first, std::min(seen.end, block.keys.end))};
   }
@@ -142,21 +142,21 @@ struct Walk {
 
 /// q^T of one panel, scaled so that scores come out in base 2 (or, under a softcap, as its argument).
 template <class T>
-HWY_INLINE void LoadQueries(const Walk& w, std::int64_t panel) {
+HWY_INLINE void load_queries(const Walk& w, std::int64_t panel) {
   const std::int64_t dim = w.sizes.dim_qk;
   const float scale = w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e);
   for (std::int64_t r = 0; r < w.panel_rows; ++r) {
     const std::int64_t row = panel * w.panel_rows + r;
     if (row < w.block.rows) {
       const T* from = static_cast<const T*>(w.t.q) +
-                      query_offset(w.p, w.p.q, w.block.sequence, w.Head(row), w.Query(row));
-      ConvertRow(from, w.p.dim_qk, scale, w.rows_f32 + r * dim);
+                      query_offset(w.p, w.p.q, w.block.sequence, w.head(row), w.query(row));
+      convert_row(from, w.p.dim_qk, scale, w.rows_f32 + r * dim);
       std::fill(w.rows_f32 + r * dim + w.p.dim_qk, w.rows_f32 + (r + 1) * dim, 0.0F);
     } else {
       std::fill_n(w.rows_f32 + r * dim, dim, 0.0F);
     }
   }
-  Transpose(w.rows_f32, dim, w.panel_rows, dim, w.q + panel * dim * w.panel_rows, w.panel_rows);
+  transpose(w.rows_f32, dim, w.panel_rows, dim, w.q + panel * dim * w.panel_rows, w.panel_rows);
 }
 
 /// A tile of keys or values as floats: in place when they lie so already, else converted, with zeros up to
@@ -167,8 +167,8 @@ struct Tile {
 };
 
 template <class T>
-HWY_INLINE Tile LoadTile(const Walk& w, const void* tensor, const Strides& strides, std::int64_t dim,
-                         std::int64_t padded_dim, std::int64_t first, std::int64_t count, float* buffer) {
+HWY_INLINE Tile load_tile(const Walk& w, const void* tensor, const Strides& strides, std::int64_t dim,
+                          std::int64_t padded_dim, std::int64_t first, std::int64_t count, float* buffer) {
   const T* from = static_cast<const T*>(tensor);
   const Sequence& s = w.block.sequence;
   if constexpr (std::is_same_v<T, float>) {
@@ -180,7 +180,7 @@ HWY_INLINE Tile LoadTile(const Walk& w, const void* tensor, const Strides& strid
   }
   for (std::int64_t j = 0; j < count; ++j) {
     float* to = buffer + j * padded_dim;
-    ConvertRow(from + key_offset(w.p, w.t, strides, s, w.block.head_kv, first + j), dim, 1.0F, to);
+    convert_row(from + key_offset(w.p, w.t, strides, s, w.block.head_kv, first + j), dim, 1.0F, to);
     std::fill(to + dim, to + padded_dim, 0.0F);
   }
   const std::int64_t padded = (count + kGroup - 1) / kGroup * kGroup;
@@ -189,12 +189,12 @@ HWY_INLINE Tile LoadTile(const Walk& w, const void* tensor, const Strides& strid
 }
 
 /// Writes the mask of one panel and key range as a bias^T in base 2; returns whether any pair is visible.
-HWY_INLINE bool LoadBias(const Walk& w, std::int64_t panel, std::int64_t tile_first, std::int64_t from,
-                         std::int64_t to, std::int64_t keys) {
+HWY_INLINE bool load_bias(const Walk& w, std::int64_t panel, std::int64_t tile_first, std::int64_t from,
+                          std::int64_t to, std::int64_t keys) {
   bool visible = false;
   for (std::int64_t r = 0; r < w.panel_rows; ++r) {
     const std::int64_t row = std::min(panel * w.panel_rows + r, w.block.rows - 1);
-    const std::int64_t offset = mask_offset(w.p, w.block.sequence, w.Head(row), w.Query(row), tile_first);
+    const std::int64_t offset = mask_offset(w.p, w.block.sequence, w.head(row), w.query(row), tile_first);
     float* HWY_RESTRICT bias = w.bias + r;
     const auto fill = [&](auto value) HWY_ATTR {
       for (std::int64_t j = from; j < to; ++j) {
@@ -218,24 +218,24 @@ HWY_INLINE bool LoadBias(const Walk& w, std::int64_t panel, std::int64_t tile_fi
 
 /// Applies softcap, ALiBi, bias and limits to the scores of one panel and returns their maximum with `max`.
 template <int kCount>
-HWY_INLINE Panel<kCount> ModifyScores(const Walk& w, std::int64_t panel, std::int64_t tile_first,
-                                      std::int64_t from, std::int64_t to, bool partial, Panel<kCount> max) {
+HWY_INLINE Panel<kCount> modify_scores(const Walk& w, std::int64_t panel, std::int64_t tile_first,
+                                       std::int64_t from, std::int64_t to, bool partial, Panel<kCount> max) {
   const Floats d;
   const std::int64_t at = panel * w.panel_rows;
   const bool softcap = w.p.softcap > 0;
   const bool bias = w.p.mask != MaskKind::none;
   const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
-  const Panel<kCount> begin = Panel<kCount>::Load(w.begin + at);
-  const Panel<kCount> end = Panel<kCount>::Load(w.end + at);
-  const Panel<kCount> slope = Panel<kCount>::Load(w.slopes + at);
-  const Panel<kCount> diagonal = Panel<kCount>::Load(w.diagonals + at);
+  const Panel<kCount> begin = Panel<kCount>::load(w.begin + at);
+  const Panel<kCount> end = Panel<kCount>::load(w.end + at);
+  const Panel<kCount> slope = Panel<kCount>::load(w.slopes + at);
+  const Panel<kCount> diagonal = Panel<kCount>::load(w.diagonals + at);
   for (std::int64_t j = from; j < to; ++j) {
     float* scores = w.scores + j * w.panel_rows;
-    Panel<kCount> s = Panel<kCount>::Load(scores);
+    Panel<kCount> s = Panel<kCount>::load(scores);
     const Vec key = hn::Set(d, static_cast<float>(j));
     const Vec absolute = hn::Set(d, static_cast<float>(tile_first + j));
     const Panel<kCount> extra =
-        bias ? Panel<kCount>::Load(w.bias + j * w.panel_rows) : Panel<kCount>::Splat(0);
+        bias ? Panel<kCount>::load(w.bias + j * w.panel_rows) : Panel<kCount>::splat(0);
     for (int i = 0; i < kCount; ++i) {
       if (softcap) s.v[i] = hn::Mul(cap, hn::Tanh(d, s.v[i]));
       if (w.p.alibi) s.v[i] = hn::NegMulAdd(slope.v[i], hn::Abs(hn::Sub(diagonal.v[i], absolute)), s.v[i]);
@@ -251,22 +251,22 @@ HWY_INLINE Panel<kCount> ModifyScores(const Walk& w, std::int64_t panel, std::in
       }
       max.v[i] = hn::Max(max.v[i], s.v[i]);
     }
-    s.Store(scores);
+    s.store(scores);
   }
   return max;
 }
 
 /// scores = K q^T for keys [from, to) of the tile; returns the running maximum over them.
 template <int kCount>
-HWY_INLINE Panel<kCount> Scores(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from,
-                                std::int64_t to, Panel<kCount> max) {
+HWY_INLINE Panel<kCount> score_keys(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from,
+                                    std::int64_t to, Panel<kCount> max) {
   const float* q = w.q + panel * w.sizes.dim_qk * w.panel_rows;
   for (std::int64_t j = from; j < to; j += kGroup) {
     Panel<kCount> acc[kGroup];
-    for (auto& a : acc) a = Panel<kCount>::Splat(0);
-    MultiplyAdd(keys.data + j * keys.stride, keys.stride, 1, q, w.sizes.dim_qk, acc);
+    for (auto& a : acc) a = Panel<kCount>::splat(0);
+    multiply_add(keys.data + j * keys.stride, keys.stride, 1, q, w.sizes.dim_qk, acc);
     for (int r = 0; r < kGroup; ++r) {
-      acc[r].Store(w.scores + (j + r) * w.panel_rows);
+      acc[r].store(w.scores + (j + r) * w.panel_rows);
       for (int i = 0; i < kCount; ++i) max.v[i] = hn::Max(max.v[i], acc[r].v[i]);
     }
   }
@@ -275,18 +275,19 @@ HWY_INLINE Panel<kCount> Scores(const Walk& w, std::int64_t panel, const Tile& k
 
 /// Turns scores into weights 2^(s - m) in place, and returns the sum of them.
 template <int kCount>
-HWY_INLINE Panel<kCount> Weights(const Walk& w, const Panel<kCount>& m, std::int64_t from, std::int64_t to) {
+HWY_INLINE Panel<kCount> weigh_scores(const Walk& w, const Panel<kCount>& m, std::int64_t from,
+                                      std::int64_t to) {
   const Floats d;
-  Panel<kCount> even = Panel<kCount>::Splat(0);
-  Panel<kCount> odd = Panel<kCount>::Splat(0);
+  Panel<kCount> even = Panel<kCount>::splat(0);
+  Panel<kCount> odd = Panel<kCount>::splat(0);
   const auto weigh = [&](std::int64_t j, Panel<kCount>& sum) HWY_ATTR {
     float* scores = w.scores + j * w.panel_rows;
-    Panel<kCount> s = Panel<kCount>::Load(scores);
+    Panel<kCount> s = Panel<kCount>::load(scores);
     for (int i = 0; i < kCount; ++i) {
-      s.v[i] = Exp2(d, hn::Sub(s.v[i], m.v[i]));
+      s.v[i] = vector_exp2(d, hn::Sub(s.v[i], m.v[i]));
       sum.v[i] = hn::Add(sum.v[i], s.v[i]);
     }
-    s.Store(scores);
+    s.store(scores);
   };
   static_assert(kGroup % 2 == 0);  // ranges are whole groups
   for (std::int64_t j = from; j < to; j += 2) {
@@ -299,14 +300,14 @@ HWY_INLINE Panel<kCount> Weights(const Walk& w, const Panel<kCount>& m, std::int
 
 /// One panel against one tile of keys: scores, online softmax, o^T = alpha * o^T + V^T weights.
 template <int kCount>
-HWY_INLINE void AttendPanel(const Walk& w, std::int64_t panel, const Tile& keys, const Tile& values,
-                            std::int64_t tile_first, std::int64_t tile_keys) {
+HWY_INLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys, const Tile& values,
+                             std::int64_t tile_first, std::int64_t tile_keys) {
   const Floats d;
   const std::int64_t first_row = panel * w.panel_rows;
   const std::int64_t last_row = std::min(first_row + w.panel_rows, w.block.rows) - 1;
   // Limits only grow from row to row, so the outer rows bound them all.
-  const KeyRange first_seen = w.Visible(first_row);
-  const KeyRange last_seen = w.Visible(last_row);
+  const KeyRange first_seen = w.visible(first_row);
+  const KeyRange last_seen = w.visible(last_row);
   std::int64_t from = std::max<std::int64_t>(first_seen.begin - tile_first, 0);
   std::int64_t to = std::min(last_seen.end - tile_first, tile_keys);
   if (from >= to) return;
@@ -314,10 +315,10 @@ HWY_INLINE void AttendPanel(const Walk& w, std::int64_t panel, const Tile& keys,
   to = (to + kGroup - 1) / kGroup * kGroup;
   const bool partial = last_seen.begin > tile_first + from || first_seen.end < tile_first + to;
   const bool bias = w.p.mask != MaskKind::none;
-  if (bias && !LoadBias(w, panel, tile_first, from, to, tile_keys)) return;
+  if (bias && !load_bias(w, panel, tile_first, from, to, tile_keys)) return;
   if (partial) {
     for (std::int64_t r = first_row; r < first_row + w.panel_rows; ++r) {
-      const KeyRange seen = w.Visible(std::min(r, last_row));
+      const KeyRange seen = w.visible(std::min(r, last_row));
       const auto relative = [&](std::int64_t key) {
         return static_cast<float>(std::clamp<std::int64_t>(key - tile_first, -1, w.sizes.key_tile));
       };
@@ -326,132 +327,132 @@ HWY_INLINE void AttendPanel(const Walk& w, std::int64_t panel, const Tile& keys,
     }
   }
 
-  const Panel<kCount> old_m = Panel<kCount>::Load(w.state.m + first_row);
-  Panel<kCount> m = Scores(w, panel, keys, from, to, old_m);
+  const Panel<kCount> old_m = Panel<kCount>::load(w.state.m + first_row);
+  Panel<kCount> m = score_keys(w, panel, keys, from, to, old_m);
   if (partial || bias || w.p.softcap > 0 || w.p.alibi) {
-    m = ModifyScores(w, panel, tile_first, from, to, partial, old_m);
+    m = modify_scores(w, panel, tile_first, from, to, partial, old_m);
   }
-  m.Store(w.state.m + first_row);
+  m.store(w.state.m + first_row);
   Panel<kCount> alpha;
   for (int i = 0; i < kCount; ++i) {  // a row that has seen nothing yet: any finite reference will do
     m.v[i] = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
-    alpha.v[i] = Exp2(d, hn::Sub(old_m.v[i], m.v[i]));
+    alpha.v[i] = vector_exp2(d, hn::Sub(old_m.v[i], m.v[i]));
   }
-  Panel<kCount> l = Panel<kCount>::Load(w.state.l + first_row);
-  const Panel<kCount> sum = Weights(w, m, from, to);
+  Panel<kCount> l = Panel<kCount>::load(w.state.l + first_row);
+  const Panel<kCount> sum = weigh_scores(w, m, from, to);
   for (int i = 0; i < kCount; ++i) l.v[i] = hn::MulAdd(l.v[i], alpha.v[i], sum.v[i]);
-  l.Store(w.state.l + first_row);
+  l.store(w.state.l + first_row);
 
   float* o = w.state.o + panel * w.sizes.dim_v * w.panel_rows;
   for (std::int64_t c = 0; c < w.sizes.dim_v; c += kGroup) {
     Panel<kCount> acc[kGroup];
-    for (auto& a : acc) a = Panel<kCount>::Splat(0);
-    MultiplyAdd(values.data + from * values.stride + c, 1, values.stride, w.scores + from * w.panel_rows,
-                to - from, acc);
+    for (auto& a : acc) a = Panel<kCount>::splat(0);
+    multiply_add(values.data + from * values.stride + c, 1, values.stride, w.scores + from * w.panel_rows,
+                 to - from, acc);
     for (int r = 0; r < kGroup; ++r) {
       float* row = o + (c + r) * w.panel_rows;
-      Panel<kCount> x = Panel<kCount>::Load(row);
+      Panel<kCount> x = Panel<kCount>::load(row);
       for (int i = 0; i < kCount; ++i) x.v[i] = hn::MulAdd(x.v[i], alpha.v[i], acc[r].v[i]);
-      x.Store(row);
+      x.store(row);
     }
   }
 }
 
 template <class T>
-HWY_INLINE void AttendTyped(const Walk& w) {
+HWY_INLINE void attend_typed(const Walk& w) {
   const std::int64_t panels = (w.block.rows + w.panel_rows - 1) / w.panel_rows;
-  for (std::int64_t panel = 0; panel < panels; ++panel) LoadQueries<T>(w, panel);
+  for (std::int64_t panel = 0; panel < panels; ++panel) load_queries<T>(w, panel);
   for (std::int64_t r = 0; r < panels * w.panel_rows; ++r) {
     const std::int64_t row = std::min(r, w.block.rows - 1);
-    const std::int64_t slope = w.block.sequence.batch * w.p.alibi_batch_stride + w.Head(row);
+    const std::int64_t slope = w.block.sequence.batch * w.p.alibi_batch_stride + w.head(row);
     w.slopes[r] = w.p.alibi ? kLog2e * w.t.alibi_slopes[slope] : 0.0F;
-    w.diagonals[r] = static_cast<float>(w.Query(row) + w.block.sequence.diagonal);
+    w.diagonals[r] = static_cast<float>(w.query(row) + w.block.sequence.diagonal);
     w.state.m[r] = -kInfinity;
     w.state.l[r] = 0;
   }
   std::fill_n(w.state.o, panels * w.sizes.dim_v * w.panel_rows, 0.0F);
 
-  const std::int64_t begin = w.Visible(0).begin;
-  const std::int64_t end = w.Visible(w.block.rows - 1).end;
+  const std::int64_t begin = w.visible(0).begin;
+  const std::int64_t end = w.visible(w.block.rows - 1).end;
   for (std::int64_t first = begin; first < end; first += w.sizes.key_tile) {
     const std::int64_t count = std::min(w.sizes.key_tile, end - first);
-    const Tile keys = LoadTile<T>(w, w.t.k, w.p.k, w.p.dim_qk, w.sizes.dim_qk, first, count, w.key_tile);
-    const Tile values = LoadTile<T>(w, w.t.v, w.p.v, w.p.dim_v, w.sizes.dim_v, first, count, w.value_tile);
+    const Tile keys = load_tile<T>(w, w.t.k, w.p.k, w.p.dim_qk, w.sizes.dim_qk, first, count, w.key_tile);
+    const Tile values = load_tile<T>(w, w.t.v, w.p.v, w.p.dim_v, w.sizes.dim_v, first, count, w.value_tile);
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::int64_t rows = w.block.rows - panel * w.panel_rows;
       const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
       if (rows <= lanes) {
-        AttendPanel<1>(w, panel, keys, values, first, count);
+        attend_panel<1>(w, panel, keys, values, first, count);
       } else if (rows <= 2 * lanes) {
-        AttendPanel<2>(w, panel, keys, values, first, count);
+        attend_panel<2>(w, panel, keys, values, first, count);
       } else {
-        AttendPanel<kVectors>(w, panel, keys, values, first, count);
+        attend_panel<kVectors>(w, panel, keys, values, first, count);
       }
     }
   }
 }
 
-void Attend(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
+void attend_block(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
   const Walk walk(block, sizes, scratch, state);
-  with_dtype(block.problem->dtype, [&](auto zero) HWY_ATTR { AttendTyped<decltype(zero)>(walk); });
+  with_dtype(block.problem->dtype, [&](auto zero) HWY_ATTR { attend_typed<decltype(zero)>(walk); });
 }
 
-void Merge(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
+void merge_blocks(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
   using All = Panel<kVectors>;
   const Floats d;
-  const std::int64_t panel_rows = PanelRows();
+  const std::int64_t panel_rows = rows_per_panel();
   for (std::int64_t row = 0; row < block.rows; row += panel_rows) {
-    const All a = All::Load(state.m + row);
-    const All b = All::Load(part.m + row);
-    All l = All::Load(state.l + row);
-    const All part_l = All::Load(part.l + row);
+    const All a = All::load(state.m + row);
+    const All b = All::load(part.m + row);
+    All l = All::load(state.l + row);
+    const All part_l = All::load(part.l + row);
     All m;
     All keep;
     All take;
     for (int i = 0; i < kVectors; ++i) {
       m.v[i] = hn::Max(a.v[i], b.v[i]);
       const Vec safe = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
-      keep.v[i] = Exp2(d, hn::Sub(a.v[i], safe));
-      take.v[i] = Exp2(d, hn::Sub(b.v[i], safe));
+      keep.v[i] = vector_exp2(d, hn::Sub(a.v[i], safe));
+      take.v[i] = vector_exp2(d, hn::Sub(b.v[i], safe));
       l.v[i] = hn::MulAdd(l.v[i], keep.v[i], hn::Mul(part_l.v[i], take.v[i]));
     }
-    m.Store(state.m + row);
-    l.Store(state.l + row);
+    m.store(state.m + row);
+    l.store(state.l + row);
     for (std::int64_t c = 0; c < sizes.dim_v; ++c) {
       const std::int64_t at = row * sizes.dim_v + c * panel_rows;
-      All x = All::Load(state.o + at);
-      const All y = All::Load(part.o + at);
+      All x = All::load(state.o + at);
+      const All y = All::load(part.o + at);
       for (int i = 0; i < kVectors; ++i) x.v[i] = hn::MulAdd(x.v[i], keep.v[i], hn::Mul(y.v[i], take.v[i]));
-      x.Store(state.o + at);
+      x.store(state.o + at);
     }
   }
 }
 
 template <class T>
-HWY_INLINE void FinishTyped(const RowBlock& block, const Sizes& sizes, float* rows_f32, const State& state) {
+HWY_INLINE void finish_typed(const RowBlock& block, const Sizes& sizes, float* rows_f32, const State& state) {
   const Problem& p = *block.problem;
   const Tensors& t = *block.tensors;
-  const std::int64_t panel_rows = PanelRows();
+  const std::int64_t panel_rows = rows_per_panel();
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t in_panel = r % panel_rows;
     if (in_panel == 0) {
-      Transpose(state.o + r * sizes.dim_v, panel_rows, sizes.dim_v, panel_rows, rows_f32, sizes.dim_v);
+      transpose(state.o + r * sizes.dim_v, panel_rows, sizes.dim_v, panel_rows, rows_f32, sizes.dim_v);
     }
     const std::int64_t query = (block.first_row + r) / p.group();
     const std::int64_t head = block.head_kv * p.group() + (block.first_row + r) % p.group();
     const float weight = finish_row(p, t, block.sequence, head, query, state.m[r], state.l[r]);
     T* to = static_cast<T*>(t.o) + query_offset(p, p.o, block.sequence, head, query);
-    StoreRow(rows_f32 + in_panel * sizes.dim_v, p.dim_v, weight, to);
+    store_row(rows_f32 + in_panel * sizes.dim_v, p.dim_v, weight, to);
   }
 }
 
-void Finish(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
+void finish_block(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
   with_dtype(block.problem->dtype,
-             [&](auto zero) HWY_ATTR { FinishTyped<decltype(zero)>(block, sizes, scratch, state); });
+             [&](auto zero) HWY_ATTR { finish_typed<decltype(zero)>(block, sizes, scratch, state); });
 }
 
-blocked::Geometry ThisGeometry() {
-  return {static_cast<int>(PanelRows()), kGroup};
+blocked::Geometry this_geometry() {
+  return {static_cast<int>(rows_per_panel()), kGroup};
 }
 
 }  // namespace
@@ -461,16 +462,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace saccade {
 namespace {
-HWY_EXPORT(Attend);
-HWY_EXPORT(Merge);
-HWY_EXPORT(Finish);
-HWY_EXPORT(ThisGeometry);
+HWY_EXPORT(attend_block);
+HWY_EXPORT(merge_blocks);
+HWY_EXPORT(finish_block);
+HWY_EXPORT(this_geometry);
 }  // namespace
 
 namespace blocked {
 
 Geometry geometry() {
-  return HWY_DYNAMIC_DISPATCH(ThisGeometry)();
+  return HWY_DYNAMIC_DISPATCH(this_geometry)();
 }
 
 Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys) {
@@ -498,15 +499,15 @@ State state_at(const Sizes& sizes, float* memory) {
 }
 
 void attend(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
-  HWY_DYNAMIC_DISPATCH(Attend)(block, sizes, scratch, state);
+  HWY_DYNAMIC_DISPATCH(attend_block)(block, sizes, scratch, state);
 }
 
 void merge(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
-  HWY_DYNAMIC_DISPATCH(Merge)(block, sizes, part, state);
+  HWY_DYNAMIC_DISPATCH(merge_blocks)(block, sizes, part, state);
 }
 
 void finish(const RowBlock& block, const Sizes& sizes, float* scratch, const State& state) {
-  HWY_DYNAMIC_DISPATCH(Finish)(block, sizes, scratch, state);
+  HWY_DYNAMIC_DISPATCH(finish_block)(block, sizes, scratch, state);
 }
 
 }  // namespace blocked

@@ -55,14 +55,14 @@ struct Work {
     bias = scores + sizes.rows * kKeyTile;
     rows = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
   }
-  [[nodiscard]] const T* const* Keys() const { return rows; }
-  [[nodiscard]] const T* const* Values() const { return rows + kKeyTile; }
-  [[nodiscard]] std::int64_t Query(std::int64_t row) const { return row / p.group(); }
-  [[nodiscard]] std::int64_t Head(std::int64_t row) const {
+  [[nodiscard]] const T* const* keys() const { return rows; }
+  [[nodiscard]] const T* const* values() const { return rows + kKeyTile; }
+  [[nodiscard]] std::int64_t query(std::int64_t row) const { return row / p.group(); }
+  [[nodiscard]] std::int64_t head(std::int64_t row) const {
     return unit.head_kv * p.group() + row % p.group();
   }
-  [[nodiscard]] KeyRange Visible(std::int64_t row) const {
-    const KeyRange seen = visible_keys(p, unit.sequence, Query(row));
+  [[nodiscard]] KeyRange visible(std::int64_t row) const {
+    const KeyRange seen = visible_keys(p, unit.sequence, query(row));
     const std::int64_t first = std::max(seen.begin, unit.keys.begin);
     return {first, std::max(first, std::min(seen.end, unit.keys.end))};
   }
@@ -71,42 +71,42 @@ struct Work {
 /// Asks for the row that will be read `ahead` rows after the n-th. The hardware's own prefetcher stops at
 /// every 4 KiB page, and a reader of long rows is at a page's end often.
 template <class T>
-HWY_INLINE void PrefetchAfter(const Work<T>& w, std::int64_t n) {
+HWY_INLINE void prefetch_after(const Work<T>& w, std::int64_t n) {
   constexpr std::int64_t kLine = 64 / sizeof(T);
   const T* row = w.rows[n + w.sizes.rows_ahead];
   for (std::int64_t i = 0; i < w.sizes.row_length; i += kLine) hwy::Prefetch(row + i);
 }
 
-HWY_INLINE std::int64_t LaneCount() {
+HWY_INLINE std::int64_t lane_count() {
   return static_cast<std::int64_t>(hn::Lanes(Floats()));
 }
 
 /// The `count` (less than a vector) numbers at `from`, with zeros behind them.
 template <class T>
-HWY_INLINE Vec LoadTail(const T* from, std::int64_t count) {
+HWY_INLINE Vec load_tail(const T* from, std::int64_t count) {
   HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)] = {};
   for (std::int64_t n = 0; n < count; ++n) buffer[n] = to_float(from[n]);
   return hn::Load(Floats(), buffer);
 }
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void StoreSums(const Vec (&x)[4], float* to) {
+HWY_INLINE void store_sums(const Vec (&x)[4], float* to) {
   for (int k = 0; k < 4; ++k) to[k] = hn::GetLane(x[k]);
 }
 #else
 /// Adds the 128-bit blocks of a vector.
 template <class D>
-HWY_INLINE hn::Vec<hn::FixedTag<float, 4> > SumOfBlocks(D, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4> > sum_of_blocks(D, hn::Vec<D> x) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
     return x;
   } else {
     const hn::Half<D> half;
-    return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
+    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
   }
 }
 
 /// to[k] = the sum over all lanes of x[k]: 13 shuffles and adds instead of four times nine.
-HWY_INLINE void StoreSums(const Vec (&x)[4], float* to) {
+HWY_INLINE void store_sums(const Vec (&x)[4], float* to) {
   const Floats d;
   const hn::RepartitionToWide<Floats> pairs;
   // Each step adds neighbours and interleaves, until every 128-bit block holds a part of the four sums in
@@ -116,15 +116,15 @@ HWY_INLINE void StoreSums(const Vec (&x)[4], float* to) {
   const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, x01), hn::BitCast(pairs, x23));
   const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, x01), hn::BitCast(pairs, x23));
   const Vec parts = hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
-  hn::StoreU(SumOfBlocks(d, parts), hn::FixedTag<float, 4>(), to);
+  hn::StoreU(sum_of_blocks(d, parts), hn::FixedTag<float, 4>(), to);
 }
 #endif
 
 /// Scores of kRows rows against four keys from j on.
 template <int kRows, class T>
-HWY_INLINE void Dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
+HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
   const Floats d;
-  const std::int64_t lanes = LaneCount();
+  const std::int64_t lanes = lane_count();
   const std::int64_t dim = w.p.dim_qk;
   const float* HWY_RESTRICT q = w.q + row * w.sizes.dim_qk;
   Vec acc[kRows][4];
@@ -137,27 +137,27 @@ HWY_INLINE void Dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
       for (int k = 0; k < 4; ++k) acc[r][k] = hn::MulAdd(x, key[k], acc[r][k]);
     }
   };
-  const T* const* keys = w.Keys() + j;
+  const T* const* keys = w.keys() + j;
   std::int64_t n = 0;
   for (; n + lanes <= dim; n += lanes) {
     Vec key[4];
-    for (int k = 0; k < 4; ++k) key[k] = LoadAsFloat(d, keys[k] + n);
+    for (int k = 0; k < 4; ++k) key[k] = load_as_float(d, keys[k] + n);
     step(n, key);
   }
   if (n < dim) {
     Vec key[4];
-    for (int k = 0; k < 4; ++k) key[k] = LoadTail(keys[k] + n, dim - n);
+    for (int k = 0; k < 4; ++k) key[k] = load_tail(keys[k] + n, dim - n);
     step(n, key);
   }
-  for (int r = 0; r < kRows; ++r) StoreSums(acc[r], w.scores + (row + r) * kKeyTile + j);
+  for (int r = 0; r < kRows; ++r) store_sums(acc[r], w.scores + (row + r) * kKeyTile + j);
 }
 
 /// o = alpha * o + weights * V for kRows rows, kVectors vectors of columns from c on.
 template <int kRows, int kVectors, class T>
-HWY_INLINE void Accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
+HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
                            const float* alpha) {
   const Floats d;
-  const std::int64_t lanes = LaneCount();
+  const std::int64_t lanes = lane_count();
   const bool whole = c + kVectors * lanes <= w.p.dim_v;
   Vec acc[kRows][kVectors];
   for (auto& of_row : acc) {
@@ -166,11 +166,11 @@ HWY_INLINE void Accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
   const float* HWY_RESTRICT weights = w.scores + row * kKeyTile;
   const bool prefetch = w.sizes.rows_ahead > 0 && row == 0 && c == 0;
   for (std::int64_t j = 0; j < count; ++j) {
-    if (prefetch) PrefetchAfter(w, kKeyTile + j);
-    const T* value = w.Values()[j] + c;
+    if (prefetch) prefetch_after(w, kKeyTile + j);
+    const T* value = w.values()[j] + c;
     Vec v[kVectors];
     for (int i = 0; i < kVectors; ++i) {
-      v[i] = whole ? LoadAsFloat(d, value + i * lanes) : LoadTail(value, w.p.dim_v - c);
+      v[i] = whole ? load_as_float(d, value + i * lanes) : load_tail(value, w.p.dim_v - c);
     }
     for (int r = 0; r < kRows; ++r) {
       const Vec weight = hn::Set(d, weights[r * kKeyTile + j]);
@@ -187,37 +187,37 @@ HWY_INLINE void Accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
 }
 
 template <int kRows, int kVectors, class T>
-HWY_INLINE void AccumulateColumns(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
-                                  const float* alpha) {
-  const std::int64_t width = kVectors * LaneCount();
-  for (; c + width <= w.p.dim_v; c += width) Accumulate<kRows, kVectors>(w, row, c, count, alpha);
+HWY_INLINE void accumulate_columns(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
+                                   const float* alpha) {
+  const std::int64_t width = kVectors * lane_count();
+  for (; c + width <= w.p.dim_v; c += width) accumulate<kRows, kVectors>(w, row, c, count, alpha);
   if constexpr (kVectors > 1) {
-    AccumulateColumns<kRows, kVectors / 2>(w, row, c, count, alpha);
+    accumulate_columns<kRows, kVectors / 2>(w, row, c, count, alpha);
   } else {
-    if (c < w.p.dim_v) Accumulate<kRows, 1>(w, row, c, count, alpha);
+    if (c < w.p.dim_v) accumulate<kRows, 1>(w, row, c, count, alpha);
   }
 }
 
 /// One tile of keys for kRows rows: scores, online softmax, weighted values.
 template <int kRows, class T>
-HWY_INLINE void AttendRows(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
+HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
   for (std::int64_t j = 0; j < count; j += 4) {
     if (w.sizes.rows_ahead > 0 && row == 0) {
-      for (std::int64_t k = j; k < j + 4; ++k) PrefetchAfter(w, k);
+      for (std::int64_t k = j; k < j + 4; ++k) prefetch_after(w, k);
     }
-    Dots<kRows>(w, row, j);
+    dots<kRows>(w, row, j);
   }
   float alpha[kRows] = {};
-  for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = SoftmaxRow(w, row + r, first, count);
-  AccumulateColumns<kRows, std::min(8, kAccumulators / kRows)>(w, row, 0, count, alpha);
+  for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, first, count);
+  accumulate_columns<kRows, std::min(8, kAccumulators / kRows)>(w, row, 0, count, alpha);
 }
 
 /// The mask of every row over the tile as a bias in base 2; returns whether any pair is visible.
 template <class T>
-HWY_INLINE bool LoadBias(const Work<T>& w, std::int64_t first, std::int64_t count) {
+HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t first, std::int64_t count) {
   bool visible = false;
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
-    const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.Head(row), w.Query(row), first);
+    const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.head(row), w.query(row), first);
     float* bias = w.bias + row * kKeyTile;
     for (std::int64_t j = 0; j < count; ++j) {
       const std::int64_t at = offset + j * w.p.mask_strides.key;
@@ -234,17 +234,17 @@ HWY_INLINE bool LoadBias(const Work<T>& w, std::int64_t first, std::int64_t coun
 
 /// Turns a row's scores into weights, updates m and l, and returns what o must be multiplied by.
 template <class T>
-HWY_INLINE float SoftmaxRow(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
+HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
   const Floats d;
-  const std::int64_t lanes = LaneCount();
-  const KeyRange seen = w.Visible(row);
+  const std::int64_t lanes = lane_count();
+  const KeyRange seen = w.visible(row);
   const Vec begin =
       hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile)));
   const Vec end = hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.end - first, -1, count)));
   const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
-  const std::int64_t slope_at = w.unit.sequence.batch * w.p.alibi_batch_stride + w.Head(row);
+  const std::int64_t slope_at = w.unit.sequence.batch * w.p.alibi_batch_stride + w.head(row);
   const Vec slope = hn::Set(d, w.p.alibi ? kLog2e * w.t.alibi_slopes[slope_at] : 0.0F);
-  const Vec diagonal = hn::Set(d, static_cast<float>(w.Query(row) + w.unit.sequence.diagonal - first));
+  const Vec diagonal = hn::Set(d, static_cast<float>(w.query(row) + w.unit.sequence.diagonal - first));
   const Vec hidden = hn::Set(d, -kInfinity);
   float* scores = w.scores + row * kKeyTile;
 
@@ -269,7 +269,7 @@ HWY_INLINE float SoftmaxRow(const Work<T>& w, std::int64_t row, std::int64_t fir
   const float reference = m == -kInfinity ? 0 : m;
   Vec sum = hn::Zero(d);
   for (std::int64_t j = 0; j < count; j += lanes) {
-    const Vec weight = Exp2(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, reference)));
+    const Vec weight = vector_exp2(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, reference)));
     sum = hn::Add(sum, weight);
     hn::StoreU(weight, d, scores + j);
   }
@@ -280,21 +280,21 @@ HWY_INLINE float SoftmaxRow(const Work<T>& w, std::int64_t row, std::int64_t fir
 }
 
 template <class T>
-HWY_INLINE void AttendTyped(const Work<T>& w) {
+HWY_INLINE void attend_typed(const Work<T>& w) {
   const float scale = w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e);
   std::fill_n(w.q, w.sizes.rows * w.sizes.dim_qk, 0.0F);
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
     const T* from =
-        static_cast<const T*>(w.t.q) + query_offset(w.p, w.p.q, w.unit.sequence, w.Head(row), w.Query(row));
-    ConvertRow(from, w.p.dim_qk, scale, w.q + row * w.sizes.dim_qk);
+        static_cast<const T*>(w.t.q) + query_offset(w.p, w.p.q, w.unit.sequence, w.head(row), w.query(row));
+    convert_row(from, w.p.dim_qk, scale, w.q + row * w.sizes.dim_qk);
   }
   std::fill_n(w.state.m, w.sizes.rows, -kInfinity);
   std::fill_n(w.state.l, w.sizes.rows, 0.0F);
   std::fill_n(w.state.o, w.sizes.rows * w.sizes.dim_v, 0.0F);
 
   // Limits only grow from row to row, so the outer rows bound them all.
-  const std::int64_t begin = w.Visible(0).begin;
-  const std::int64_t end = w.Visible(w.unit.rows - 1).end;
+  const std::int64_t begin = w.visible(0).begin;
+  const std::int64_t end = w.visible(w.unit.rows - 1).end;
   // Lists the rows of a tile; behind the last one it stands in itself, so that any place in the list may be
   // read.
   const auto list = [&](const void* tensor, const Strides& strides, std::int64_t first, const T** rows) {
@@ -311,17 +311,17 @@ HWY_INLINE void AttendTyped(const Work<T>& w) {
     const std::int64_t count = std::min(kKeyTile, end - first);
     std::copy_n(next_keys, kKeyTile, w.rows);
     if (first + kKeyTile < end) list(w.t.k, w.p.k, first + kKeyTile, next_keys);
-    if (w.p.mask != MaskKind::none && !LoadBias(w, first, count)) continue;
+    if (w.p.mask != MaskKind::none && !load_bias(w, first, count)) continue;
     list(w.t.v, w.p.v, first, w.rows + kKeyTile);
     std::int64_t row = 0;
-    for (; row + 2 < w.unit.rows; row += 4) AttendRows<4>(w, row, first, count);
-    for (; row + 1 < w.unit.rows; row += 2) AttendRows<2>(w, row, first, count);
-    for (; row < w.unit.rows; ++row) AttendRows<1>(w, row, first, count);
+    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4>(w, row, first, count);
+    for (; row + 1 < w.unit.rows; row += 2) attend_rows<2>(w, row, first, count);
+    for (; row < w.unit.rows; ++row) attend_rows<1>(w, row, first, count);
   }
 }
 
 template <class T>
-HWY_INLINE void FinishTyped(const Unit& unit, const Sizes& sizes, const State& state) {
+HWY_INLINE void finish_typed(const Unit& unit, const Sizes& sizes, const State& state) {
   const Problem& p = *unit.problem;
   const Tensors& t = *unit.tensors;
   for (std::int64_t row = 0; row < unit.rows; ++row) {
@@ -329,22 +329,22 @@ HWY_INLINE void FinishTyped(const Unit& unit, const Sizes& sizes, const State& s
     const std::int64_t head = unit.head_kv * p.group() + row % p.group();
     const float weight = finish_row(p, t, unit.sequence, head, query, state.m[row], state.l[row]);
     T* to = static_cast<T*>(t.o) + query_offset(p, p.o, unit.sequence, head, query);
-    StoreRow(state.o + row * sizes.dim_v, p.dim_v, weight, to);
+    store_row(state.o + row * sizes.dim_v, p.dim_v, weight, to);
   }
 }
 
-void Attend(const Unit& unit, const Sizes& sizes, float* scratch, const State& state) {
+void attend_unit(const Unit& unit, const Sizes& sizes, float* scratch, const State& state) {
   with_dtype(unit.problem->dtype,
-             [&](auto zero) HWY_ATTR { AttendTyped(Work<decltype(zero)>(unit, sizes, scratch, state)); });
+             [&](auto zero) HWY_ATTR { attend_typed(Work<decltype(zero)>(unit, sizes, scratch, state)); });
 }
 
-void Finish(const Unit& unit, const Sizes& sizes, const State& state) {
+void finish_unit(const Unit& unit, const Sizes& sizes, const State& state) {
   with_dtype(unit.problem->dtype,
-             [&](auto zero) HWY_ATTR { FinishTyped<decltype(zero)>(unit, sizes, state); });
+             [&](auto zero) HWY_ATTR { finish_typed<decltype(zero)>(unit, sizes, state); });
 }
 
-std::int64_t VectorLanes() {
-  return LaneCount();
+std::int64_t vector_lanes() {
+  return lane_count();
 }
 
 }  // namespace
@@ -354,15 +354,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace saccade {
 namespace {
-HWY_EXPORT(Attend);
-HWY_EXPORT(Finish);
-HWY_EXPORT(VectorLanes);
+HWY_EXPORT(attend_unit);
+HWY_EXPORT(finish_unit);
+HWY_EXPORT(vector_lanes);
 }  // namespace
 
 namespace decode {
 
 Sizes::Sizes(const Problem& p, std::int64_t prefetch_bytes) {
-  const std::int64_t lanes = HWY_DYNAMIC_DISPATCH(VectorLanes)();
+  const std::int64_t lanes = HWY_DYNAMIC_DISPATCH(vector_lanes)();
   const auto pad = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
   constexpr std::int64_t kCacheLine = 16;  // floats; keeps what follows each array aligned
   rows = pad(p.group() * p.len_q, 4);
@@ -381,11 +381,11 @@ State state_at(const Sizes& sizes, float* memory) {
 }
 
 void attend(const Unit& unit, const Sizes& sizes, float* scratch, const State& state) {
-  HWY_DYNAMIC_DISPATCH(Attend)(unit, sizes, scratch, state);
+  HWY_DYNAMIC_DISPATCH(attend_unit)(unit, sizes, scratch, state);
 }
 
 void finish(const Unit& unit, const Sizes& sizes, const State& state) {
-  HWY_DYNAMIC_DISPATCH(Finish)(unit, sizes, state);
+  HWY_DYNAMIC_DISPATCH(finish_unit)(unit, sizes, state);
 }
 
 void merge(const Unit& unit, const Sizes& sizes, const State& part, const State& state) {

@@ -22,7 +22,7 @@ constexpr float kLog2e = 1.44269504088896340736F;
 constexpr float kLn2 = 0.693147180559945309417F;
 
 /// 2^x for x <= about 120, to about 0.7 ulp; 0 below -127 and for -inf, NaN for NaN.
-HWY_INLINE Vec Exp2(Floats d, Vec x) {
+HWY_INLINE Vec vector_exp2(Floats d, Vec x) {
   // Operand order matters: a NaN in the second operand of Max comes through on every target but the scalar
   // one.
 #if HWY_TARGET == HWY_SCALAR
@@ -47,37 +47,37 @@ HWY_INLINE Vec Exp2(Floats d, Vec x) {
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-HWY_INLINE Vec LoadAsFloat(Floats d, const float* from) {
+HWY_INLINE Vec load_as_float(Floats d, const float* from) {
   return hn::LoadU(d, from);
 }
 #if HWY_TARGET == HWY_SCALAR  // Highway's own scalar conversions lose NaN and infinity
-HWY_INLINE Vec LoadAsFloat(Floats d, const F16* from) {
+HWY_INLINE Vec load_as_float(Floats d, const F16* from) {
   return hn::Set(d, to_float(*from));
 }
-HWY_INLINE void StoreFromFloat(Floats, Vec x, F16* to) {
+HWY_INLINE void store_from_float(Floats, Vec x, F16* to) {
   *to = from_float<F16>(hn::GetLane(x));
 }
 #else
-HWY_INLINE Vec LoadAsFloat(Floats d, const F16* from) {
+HWY_INLINE Vec load_as_float(Floats d, const F16* from) {
   const hn::Rebind<hwy::float16_t, Floats> half;
   return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from)));
 }
-HWY_INLINE void StoreFromFloat(Floats, Vec x, F16* to) {
+HWY_INLINE void store_from_float(Floats, Vec x, F16* to) {
   const hn::Rebind<hwy::float16_t, Floats> half;
   hn::StoreU(hn::DemoteTo(half, x), half, reinterpret_cast<hwy::float16_t*>(to));
 }
 #endif
-HWY_INLINE Vec LoadAsFloat(Floats d, const BF16* from) {
+HWY_INLINE Vec load_as_float(Floats d, const BF16* from) {
   const hn::Rebind<std::uint16_t, Floats> half;
   const hn::RebindToUnsigned<Floats> du;
   const auto bits = hn::PromoteTo(du, hn::LoadU(half, reinterpret_cast<const std::uint16_t*>(from)));
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
-HWY_INLINE void StoreFromFloat(Floats d, Vec x, float* to) {
+HWY_INLINE void store_from_float(Floats d, Vec x, float* to) {
   hn::StoreU(x, d, to);
 }
-HWY_INLINE void StoreFromFloat(Floats, Vec x, BF16* to) {
+HWY_INLINE void store_from_float(Floats, Vec x, BF16* to) {
   const hn::Rebind<std::uint16_t, Floats> half;
   const hn::RebindToUnsigned<Floats> du;
   const auto bits = hn::BitCast(du, x);
@@ -92,30 +92,30 @@ HWY_INLINE void StoreFromFloat(Floats, Vec x, BF16* to) {
 
 /// to[0, count) = scale * from[0, count), as floats.
 template <class T>
-HWY_INLINE void ConvertRow(const T* HWY_RESTRICT from, std::int64_t count, float scale,
-                           float* HWY_RESTRICT to) {
+HWY_INLINE void convert_row(const T* HWY_RESTRICT from, std::int64_t count, float scale,
+                            float* HWY_RESTRICT to) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Vec factor = hn::Set(d, scale);
   std::int64_t n = 0;
-  for (; n + lanes <= count; n += lanes) hn::StoreU(hn::Mul(factor, LoadAsFloat(d, from + n)), d, to + n);
+  for (; n + lanes <= count; n += lanes) hn::StoreU(hn::Mul(factor, load_as_float(d, from + n)), d, to + n);
   for (; n < count; ++n) to[n] = scale * to_float(from[n]);
 }
 
 /// to[0, count) = scale * from[0, count), rounded to the storage type.
 template <class T>
-HWY_INLINE void StoreRow(const float* HWY_RESTRICT from, std::int64_t count, float scale,
-                         T* HWY_RESTRICT to) {
+HWY_INLINE void store_row(const float* HWY_RESTRICT from, std::int64_t count, float scale,
+                          T* HWY_RESTRICT to) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Vec factor = hn::Set(d, scale);
   std::int64_t n = 0;
-  for (; n + lanes <= count; n += lanes) StoreFromFloat(d, hn::Mul(factor, hn::LoadU(d, from + n)), to + n);
+  for (; n + lanes <= count; n += lanes) store_from_float(d, hn::Mul(factor, hn::LoadU(d, from + n)), to + n);
   for (; n < count; ++n) to[n] = from_float<T>(scale * from[n]);
 }
 
 /// to[c][r] = from[r][c] for r < rows and c < columns, both multiples of 4 (any on the scalar target).
-HWY_INLINE void Transpose(const float* HWY_RESTRICT from, std::int64_t from_stride, std::int64_t rows,
+HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride, std::int64_t rows,
                           std::int64_t columns, float* HWY_RESTRICT to, std::int64_t to_stride) {
 #if HWY_TARGET == HWY_SCALAR
   for (std::int64_t r = 0; r < rows; ++r) {
