@@ -83,7 +83,7 @@ HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, st
       for (int r = 0; r < kGroup; ++r) {
         const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
         const Vec factor = hn::Set(d, row[step * a_step]);
-        for (int i = 0; i < kCount; ++i) acc[r].v[i] = hn::MulAdd(factor, x.v[i], acc[r].v[i]);
+        for (int i = 0; i < kCount; ++i) acc[r].v[i] = multiply_into(acc[r].v[i], factor, x.v[i]);
       }
     }
     a += kSteps * a_step;
@@ -311,9 +311,13 @@ HWY_INLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys
   std::int64_t from = std::max<std::int64_t>(first_seen.begin - tile_first, 0);
   std::int64_t to = std::min(last_seen.end - tile_first, tile_keys);
   if (from >= to) return;
+  const auto group_up = [](std::int64_t n) { return (n + kGroup - 1) / kGroup * kGroup; };
   from = from / kGroup * kGroup;
-  to = (to + kGroup - 1) / kGroup * kGroup;
-  const bool partial = last_seen.begin > tile_first + from || first_seen.end < tile_first + to;
+  to = group_up(to);
+  // Every row sees the keys of [whole_from, whole_to); the limits of some row cut the others.
+  const std::int64_t whole_from = std::clamp(group_up(last_seen.begin - tile_first), from, to);
+  const std::int64_t whole_to = std::clamp((first_seen.end - tile_first) / kGroup * kGroup, whole_from, to);
+  const bool partial = whole_from > from || whole_to < to;
   const bool bias = w.p.mask != MaskKind::none;
   if (bias && !load_bias(w, panel, tile_first, from, to, tile_keys)) return;
   if (partial) {
@@ -328,9 +332,14 @@ HWY_INLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys
   }
 
   const Panel<kCount> old_m = Panel<kCount>::load(w.state.m + first_row);
-  Panel<kCount> m = score_keys(w, panel, keys, from, to, old_m);
-  if (partial || bias || w.p.softcap > 0 || w.p.alibi) {
-    m = modify_scores(w, panel, tile_first, from, to, partial, old_m);
+  Panel<kCount> m = old_m;
+  const bool modified = bias || w.p.softcap > 0 || w.p.alibi;
+  const std::int64_t edges[] = {from, whole_from, whole_to, to};
+  for (int part = 0; part < 3; ++part) {
+    if (edges[part] == edges[part + 1]) continue;
+    const bool cut = part != 1;
+    const Panel<kCount> scored = score_keys(w, panel, keys, edges[part], edges[part + 1], m);
+    m = cut || modified ? modify_scores(w, panel, tile_first, edges[part], edges[part + 1], cut, m) : scored;
   }
   m.store(w.state.m + first_row);
   Panel<kCount> alpha;

@@ -14,12 +14,8 @@ namespace {
 
 class DecodeRun {
  public:
-  DecodeRun(const Problem& problem, int threads, int splits, int prefetch_bytes)
-      : p_(problem),
-        threads_(threads),
-        splits_(splits),
-        sizes_(problem, prefetch_bytes),
-        heads_(p_.batch * p_.heads_kv) {}
+  DecodeRun(const Problem& problem, int threads, int splits)
+      : p_(problem), threads_(threads), splits_(splits), sizes_(problem), heads_(p_.batch * p_.heads_kv) {}
 
   [[nodiscard]] std::size_t workspace_bytes() const {
     const std::int64_t states = splits_ > 1 ? heads_ * splits_ : threads_;
@@ -70,7 +66,6 @@ class DecodeRun {
 };
 
 constexpr int kMaxSplits = 1024;
-constexpr int kPrefetchBytes = 2048;  // ahead of the row in use; 2 to 13% faster than none, by dtype
 
 /// Enough parts to keep the threads evenly busy, none shorter than a few tiles.
 int choose_splits(const Problem& p, int threads) {
@@ -91,11 +86,10 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   Config given(text);
   const int threads = given.take("threads", worthwhile_threads(p, machine.threads), 1, machine.threads);
   const int splits = given.take("splits", choose_splits(p, threads), 1, kMaxSplits);
-  const int prefetch = given.take("prefetch", kPrefetchBytes, 0, 1 << 16);
   if (Status status = given.finish("cpu_decode"); !status.ok()) return status;
-  DecodeRun decode_run(p, threads, splits, prefetch);
+  DecodeRun decode_run(p, threads, splits);
   const std::size_t bytes = decode_run.workspace_bytes();
-  return Prepared{fmt::format("threads={} splits={} prefetch={}", threads, splits, prefetch), bytes,
+  return Prepared{fmt::format("threads={} splits={}", threads, splits), bytes,
                   [decode_run](const Tensors& t, std::byte* workspace, Stream) -> Status {
                     decode_run(t, reinterpret_cast<float*>(workspace));
                     return {};

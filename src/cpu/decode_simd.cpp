@@ -11,7 +11,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/decode_simd.cpp"
 #include "cpu/simd_targets.h"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
@@ -23,11 +22,25 @@ namespace saccade::HWY_NAMESPACE {
 namespace {
 
 using decode::kKeyTile;
+using decode::kStreams;
 using decode::Sizes;
 using decode::State;
 using decode::Unit;
 
+/// Values that all columns are accumulated for before the next ones are touched: few enough that arithmetic
+/// on these overlaps with waiting for the next.
+constexpr std::int64_t kValueGroup = 16;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// How far from the tile's first key in its stream the n-th key of a tile is.
+struct Places {
+  HWY_ALIGN float in_stream[kKeyTile];
+  constexpr Places() : in_stream() {
+    for (std::int64_t n = 0; n < kKeyTile; ++n) in_stream[n] = static_cast<float>(n / kStreams);
+  }
+};
+constexpr Places kPlaces;
 
 // Vectors of V columns that one pass accumulates for each row: what the registers hold.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
@@ -35,6 +48,23 @@ constexpr int kAccumulators = 16;
 #else
 constexpr int kAccumulators = 8;
 #endif
+
+/// The keys of a unit, read as kStreams stretches side by side: one stream of reads cannot fill the memory
+/// system of a core (`docs/kernels/cpu.md`). A tile takes the next keys of every stretch in turn, so its n-th
+/// key belongs to stream n % kStreams; the softmax does not mind the order.
+struct Streams {
+  KeyRange keys;
+  std::int64_t length = 0;  ///< of a stretch; the last ones may be shorter or empty
+
+  Streams() = default;
+  explicit Streams(KeyRange all)
+      : keys(all), length((std::max<std::int64_t>(all.end - all.begin, 0) + kStreams - 1) / kStreams) {}
+  [[nodiscard]] std::int64_t first(std::int64_t stream) const { return keys.begin + stream * length; }
+  /// Where the stretch ends.
+  [[nodiscard]] std::int64_t end(std::int64_t stream) const {
+    return std::min(first(stream) + length, keys.end);
+  }
+};
 
 /// A unit with its pointers sorted out.
 template <class T>
@@ -45,18 +75,19 @@ struct Work {
   const Problem& p;
   const Tensors& t;
   float *q, *scores, *bias;
-  // Pointers to rows in the order they are read: the tile's keys, its values, the next tile's keys.
-  const T** rows;
+  const T **keys, **values;  // rows of the tile in the order they are read
+  Streams streams;
 
   HWY_INLINE Work(const Unit& all, const Sizes& all_sizes, float* scratch, const State& soft)
       : unit(all), sizes(all_sizes), state(soft), p(*all.problem), t(*all.tensors) {
     q = scratch;
     scores = q + sizes.rows * sizes.dim_qk;
     bias = scores + sizes.rows * kKeyTile;
-    rows = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
+    keys = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
+    values = keys + kKeyTile;
+    // Limits only grow from row to row, so the outer rows bound them all.
+    streams = Streams({visible(0).begin, visible(unit.rows - 1).end});
   }
-  [[nodiscard]] const T* const* keys() const { return rows; }
-  [[nodiscard]] const T* const* values() const { return rows + kKeyTile; }
   [[nodiscard]] std::int64_t query(std::int64_t row) const { return row / p.group(); }
   [[nodiscard]] std::int64_t head(std::int64_t row) const {
     return unit.head_kv * p.group() + row % p.group();
@@ -67,15 +98,6 @@ struct Work {
     return {first, std::max(first, std::min(seen.end, unit.keys.end))};
   }
 };
-
-/// Asks for the row that will be read `ahead` rows after the n-th. The hardware's own prefetcher stops at
-/// every 4 KiB page, and a reader of long rows is at a page's end often.
-template <class T>
-HWY_INLINE void prefetch_after(const Work<T>& w, std::int64_t n) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  const T* row = w.rows[n + w.sizes.rows_ahead];
-  for (std::int64_t i = 0; i < w.sizes.row_length; i += kLine) hwy::Prefetch(row + i);
-}
 
 HWY_INLINE std::int64_t lane_count() {
   return static_cast<std::int64_t>(hn::Lanes(Floats()));
@@ -137,7 +159,7 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
       for (int k = 0; k < 4; ++k) acc[r][k] = hn::MulAdd(x, key[k], acc[r][k]);
     }
   };
-  const T* const* keys = w.keys() + j;
+  const T* const* keys = w.keys + j;
   std::int64_t n = 0;
   for (; n + lanes <= dim; n += lanes) {
     Vec key[4];
@@ -154,8 +176,8 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
 
 /// o = alpha * o + weights * V for kRows rows, kVectors vectors of columns from c on.
 template <int kRows, int kVectors, class T>
-HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
-                           const float* alpha) {
+HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t begin,
+                           std::int64_t end, const float* alpha) {
   const Floats d;
   const std::int64_t lanes = lane_count();
   const bool whole = c + kVectors * lanes <= w.p.dim_v;
@@ -164,10 +186,8 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
     for (Vec& a : of_row) a = hn::Zero(d);
   }
   const float* HWY_RESTRICT weights = w.scores + row * kKeyTile;
-  const bool prefetch = w.sizes.rows_ahead > 0 && row == 0 && c == 0;
-  for (std::int64_t j = 0; j < count; ++j) {
-    if (prefetch) prefetch_after(w, kKeyTile + j);
-    const T* value = w.values()[j] + c;
+  for (std::int64_t j = begin; j < end; ++j) {
+    const T* value = w.values[j] + c;
     Vec v[kVectors];
     for (int i = 0; i < kVectors; ++i) {
       v[i] = whole ? load_as_float(d, value + i * lanes) : load_tail(value, w.p.dim_v - c);
@@ -187,44 +207,48 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
 }
 
 template <int kRows, int kVectors, class T>
-HWY_INLINE void accumulate_columns(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t count,
-                                   const float* alpha) {
+HWY_INLINE void accumulate_columns(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t begin,
+                                   std::int64_t end, const float* alpha) {
   const std::int64_t width = kVectors * lane_count();
-  for (; c + width <= w.p.dim_v; c += width) accumulate<kRows, kVectors>(w, row, c, count, alpha);
+  for (; c + width <= w.p.dim_v; c += width) accumulate<kRows, kVectors>(w, row, c, begin, end, alpha);
   if constexpr (kVectors > 1) {
-    accumulate_columns<kRows, kVectors / 2>(w, row, c, count, alpha);
+    accumulate_columns<kRows, kVectors / 2>(w, row, c, begin, end, alpha);
   } else {
-    if (c < w.p.dim_v) accumulate<kRows, 1>(w, row, c, count, alpha);
+    if (c < w.p.dim_v) accumulate<kRows, 1>(w, row, c, begin, end, alpha);
   }
 }
 
-/// One tile of keys for kRows rows: scores, online softmax, weighted values.
+/// One tile, `count` keys from `at` on in every stream, for kRows rows: scores, online softmax, weighted
+/// values.
 template <int kRows, class T>
-HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
-  for (std::int64_t j = 0; j < count; j += 4) {
-    if (w.sizes.rows_ahead > 0 && row == 0) {
-      for (std::int64_t k = j; k < j + 4; ++k) prefetch_after(w, k);
-    }
-    dots<kRows>(w, row, j);
-  }
+HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
+  for (std::int64_t j = 0; j < count; j += 4) dots<kRows>(w, row, j);
   float alpha[kRows] = {};
-  for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, first, count);
-  accumulate_columns<kRows, std::min(8, kAccumulators / kRows)>(w, row, 0, count, alpha);
+  for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, at, count);
+  for (std::int64_t j = 0; j < count; j += kValueGroup) {
+    const std::int64_t end = std::min(j + kValueGroup, count);
+    accumulate_columns<kRows, std::min(8, kAccumulators / kRows)>(w, row, 0, j, end, alpha);
+    std::fill_n(alpha, kRows, 1.0F);
+  }
 }
 
 /// The mask of every row over the tile as a bias in base 2; returns whether any pair is visible.
 template <class T>
-HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t first, std::int64_t count) {
+HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count) {
   bool visible = false;
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
-    const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.head(row), w.query(row), first);
+    const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.head(row), w.query(row), 0);
     float* bias = w.bias + row * kKeyTile;
     for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t at = offset + j * w.p.mask_strides.key;
-      if (w.p.mask == MaskKind::boolean) {
-        bias[j] = static_cast<const std::uint8_t*>(w.t.mask)[at] != 0 ? 0.0F : -kInfinity;
+      const std::int64_t stream = j % kStreams;
+      const std::int64_t key = w.streams.first(stream) + at + j / kStreams;
+      const std::int64_t place = offset + key * w.p.mask_strides.key;
+      if (key >= w.streams.end(stream)) {
+        bias[j] = -kInfinity;
+      } else if (w.p.mask == MaskKind::boolean) {
+        bias[j] = static_cast<const std::uint8_t*>(w.t.mask)[place] != 0 ? 0.0F : -kInfinity;
       } else {
-        bias[j] = kLog2e * load(w.p.mask_dtype, w.t.mask, at);
+        bias[j] = kLog2e * load(w.p.mask_dtype, w.t.mask, place);
       }
       visible |= bias[j] != -kInfinity;
     }
@@ -234,27 +258,35 @@ HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t first, std::int64_t cou
 
 /// Turns a row's scores into weights, updates m and l, and returns what o must be multiplied by.
 template <class T>
-HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t first, std::int64_t count) {
+HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
   const Floats d;
   const std::int64_t lanes = lane_count();
   const KeyRange seen = w.visible(row);
-  const Vec begin =
-      hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile)));
-  const Vec end = hn::Set(d, static_cast<float>(std::clamp<std::int64_t>(seen.end - first, -1, count)));
+  // Keys are counted from the tile's first in their stream; what differs by stream is repeated lane by lane.
+  constexpr std::int64_t kPattern = std::max<std::int64_t>(kStreams, HWY_MAX_BYTES / sizeof(float));
+  HWY_ALIGN float begins[kPattern], ends[kPattern], diagonals[kPattern];
+  for (std::int64_t n = 0; n < kPattern; ++n) {
+    const std::int64_t stream = n % kStreams;
+    const std::int64_t first = w.streams.first(stream) + at;
+    const std::int64_t end = std::min(seen.end, w.streams.end(stream));
+    begins[n] = static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile));
+    ends[n] = static_cast<float>(std::clamp<std::int64_t>(end - first, -1, kKeyTile));
+    diagonals[n] = static_cast<float>(w.query(row) + w.unit.sequence.diagonal - first);
+  }
   const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
   const std::int64_t slope_at = w.unit.sequence.batch * w.p.alibi_batch_stride + w.head(row);
   const Vec slope = hn::Set(d, w.p.alibi ? kLog2e * w.t.alibi_slopes[slope_at] : 0.0F);
-  const Vec diagonal = hn::Set(d, static_cast<float>(w.query(row) + w.unit.sequence.diagonal - first));
   const Vec hidden = hn::Set(d, -kInfinity);
   float* scores = w.scores + row * kKeyTile;
 
   Vec max = hidden;
   for (std::int64_t j = 0; j < count; j += lanes) {
-    const Vec key = hn::Iota(d, static_cast<float>(j));
+    const Vec key = hn::Load(d, kPlaces.in_stream + j);
+    const std::int64_t n = j % kPattern;
     Vec s = hn::LoadU(d, scores + j);
     if (w.p.softcap > 0) s = hn::Mul(cap, hn::Tanh(d, s));
-    if (w.p.alibi) s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(diagonal, key)), s);
-    auto visible = hn::And(hn::Le(begin, key), hn::Lt(key, end));
+    if (w.p.alibi) s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(hn::Load(d, diagonals + n), key)), s);
+    auto visible = hn::And(hn::Le(hn::Load(d, begins + n), key), hn::Lt(key, hn::Load(d, ends + n)));
     if (w.p.mask != MaskKind::none) {
       const Vec bias = hn::LoadU(d, w.bias + row * kKeyTile + j);
       s = hn::Add(s, bias);
@@ -279,6 +311,28 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t fi
   return alpha;
 }
 
+/// Lists the tile's rows of K or V. Where a stream has ended, its last row (or the unit's first) stands in.
+template <class T>
+HWY_INLINE void list_rows(const Work<T>& w, const void* tensor, const Strides& strides, std::int64_t at,
+                          std::int64_t count, const T** rows) {
+  const auto row_of = [&](std::int64_t key) {
+    return static_cast<const T*>(tensor) +
+           key_offset(w.p, w.t, strides, w.unit.sequence, w.unit.head_kv, key);
+  };
+  for (std::int64_t stream = 0; stream < kStreams; ++stream) {
+    const std::int64_t last = std::max(w.streams.end(stream) - 1, w.streams.keys.begin);
+    const std::int64_t first = w.streams.first(stream) + at;
+    if (w.p.kv_layout != KvLayout::paged && first + count / kStreams - 1 <= last) {
+      const T* row = row_of(first);
+      for (std::int64_t n = stream; n < count; n += kStreams, row += strides.row) rows[n] = row;
+    } else {
+      for (std::int64_t n = 0; n * kStreams < count; ++n) {
+        rows[n * kStreams + stream] = row_of(std::min(first + n, last));
+      }
+    }
+  }
+}
+
 template <class T>
 HWY_INLINE void attend_typed(const Work<T>& w) {
   const float scale = w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e);
@@ -292,31 +346,16 @@ HWY_INLINE void attend_typed(const Work<T>& w) {
   std::fill_n(w.state.l, w.sizes.rows, 0.0F);
   std::fill_n(w.state.o, w.sizes.rows * w.sizes.dim_v, 0.0F);
 
-  // Limits only grow from row to row, so the outer rows bound them all.
-  const std::int64_t begin = w.visible(0).begin;
-  const std::int64_t end = w.visible(w.unit.rows - 1).end;
-  // Lists the rows of a tile; behind the last one it stands in itself, so that any place in the list may be
-  // read.
-  const auto list = [&](const void* tensor, const Strides& strides, std::int64_t first, const T** rows) {
-    const std::int64_t count = std::min(kKeyTile, end - first);
-    for (std::int64_t j = 0; j < kKeyTile; ++j) {
-      const std::int64_t key = first + std::min(j, count - 1);
-      rows[j] =
-          static_cast<const T*>(tensor) + key_offset(w.p, w.t, strides, w.unit.sequence, w.unit.head_kv, key);
-    }
-  };
-  const T** const next_keys = w.rows + 2 * kKeyTile;
-  if (begin < end) list(w.t.k, w.p.k, begin, next_keys);
-  for (std::int64_t first = begin; first < end; first += kKeyTile) {
-    const std::int64_t count = std::min(kKeyTile, end - first);
-    std::copy_n(next_keys, kKeyTile, w.rows);
-    if (first + kKeyTile < end) list(w.t.k, w.p.k, first + kKeyTile, next_keys);
-    if (w.p.mask != MaskKind::none && !load_bias(w, first, count)) continue;
-    list(w.t.v, w.p.v, first, w.rows + kKeyTile);
+  constexpr std::int64_t kDepth = kKeyTile / kStreams;
+  for (std::int64_t at = 0; at < w.streams.length; at += kDepth) {
+    const std::int64_t count = std::min(kDepth, w.streams.length - at) * kStreams;
+    if (w.p.mask != MaskKind::none && !load_bias(w, at, count)) continue;
+    list_rows(w, w.t.k, w.p.k, at, count, w.keys);
+    list_rows(w, w.t.v, w.p.v, at, count, w.values);
     std::int64_t row = 0;
-    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4>(w, row, first, count);
-    for (; row + 1 < w.unit.rows; row += 2) attend_rows<2>(w, row, first, count);
-    for (; row < w.unit.rows; ++row) attend_rows<1>(w, row, first, count);
+    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
+    for (; row + 1 < w.unit.rows; row += 2) attend_rows<2>(w, row, at, count);
+    for (; row < w.unit.rows; ++row) attend_rows<1>(w, row, at, count);
   }
 }
 
@@ -361,7 +400,7 @@ HWY_EXPORT(vector_lanes);
 
 namespace decode {
 
-Sizes::Sizes(const Problem& p, std::int64_t prefetch_bytes) {
+Sizes::Sizes(const Problem& p) {
   const std::int64_t lanes = HWY_DYNAMIC_DISPATCH(vector_lanes)();
   const auto pad = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
   constexpr std::int64_t kCacheLine = 16;  // floats; keeps what follows each array aligned
@@ -369,11 +408,8 @@ Sizes::Sizes(const Problem& p, std::int64_t prefetch_bytes) {
   dim_qk = pad(p.dim_qk, lanes);
   dim_v = pad(p.dim_v, lanes);
   state = pad(rows * (dim_v + 2), kCacheLine);
-  row_length = std::max(p.dim_qk, p.dim_v);
-  const std::int64_t row_bytes = std::max<std::int64_t>(row_length * size_of(p.dtype), 1);
-  rows_ahead = std::min(pad(prefetch_bytes, row_bytes) / row_bytes, kKeyTile);
   constexpr std::int64_t kPointerFloats = sizeof(void*) / sizeof(float);
-  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + 3 * kKeyTile * kPointerFloats, kCacheLine);
+  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + 2 * kKeyTile * kPointerFloats, kCacheLine);
 }
 
 State state_at(const Sizes& sizes, float* memory) {

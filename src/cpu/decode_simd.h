@@ -19,6 +19,8 @@ namespace saccade::decode {
 inline constexpr std::int64_t kMaxRows = 16;
 /// Keys in one pass of the softmax.
 inline constexpr std::int64_t kKeyTile = 128;
+/// Stretches of the keys that are read side by side.
+inline constexpr std::int64_t kStreams = 8;
 
 /// All rows of one key head and a part of its keys. Rows run over queries and, inside, over the heads of the
 /// group.
@@ -36,10 +38,8 @@ struct Sizes {
   std::int64_t rows;           ///< padded
   std::int64_t dim_qk, dim_v;  ///< padded
   std::int64_t state, scratch;
-  std::int64_t row_length;  ///< elements of a row of K or V, the longer
-  std::int64_t rows_ahead;  ///< how far ahead of their use rows are prefetched; 0: not at all
 
-  Sizes(const Problem& problem, std::int64_t prefetch_bytes);
+  explicit Sizes(const Problem& problem);
 };
 
 /// The unfinished softmax: m[rows], l[rows], o[rows][padded dim_v], relative to the row maximum m, base 2.

@@ -132,8 +132,7 @@ double measure_read(const BandwidthOptions& options) {
   return static_cast<double>(buffer.total_bytes()) / best;
 }
 
-Probe fma_probe(int threads) {
-  constexpr double kSecondsPerCall = 0.003;
+Probe fma_probe(int threads, double seconds_per_call) {
   double best_rate = 0;
   bool best_wide = false;
   std::int64_t iterations = 0;
@@ -144,7 +143,7 @@ Probe fma_probe(int threads) {
       if (const double rate = fma_rate(threads, wide, kTrial, seconds); rate > best_rate) {
         best_rate = rate;
         best_wide = wide;
-        iterations = static_cast<std::int64_t>(kTrial * std::max(kSecondsPerCall / seconds, 0.01)) + 1;
+        iterations = static_cast<std::int64_t>(kTrial * std::max(seconds_per_call / seconds, 0.01)) + 1;
       }
     }
   }

@@ -38,8 +38,10 @@ struct Probe {
   double work_per_call = 0;  ///< floating-point operations or bytes
 };
 
-/// Nothing but FMAs, a few milliseconds a call, in the variant that was fastest just now.
-[[nodiscard]] Probe fma_probe(int threads);
+/// Nothing but FMAs, about `seconds_per_call` a call, in the variant that was fastest just now. A call should
+/// take as long as one of the kernel's: a short one slips between two interruptions, a long one takes its
+/// share of them.
+[[nodiscard]] Probe fma_probe(int threads, double seconds_per_call);
 
 /// One pass over `memory` a call, each thread its share, in the way that was fastest just now. Given the
 /// kernels' own tensors, it finds them in the same caches as the kernels do. Shares are whole blocks of 4

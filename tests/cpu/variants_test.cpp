@@ -55,8 +55,7 @@ std::string random_config(const std::string& kernel, std::uint64_t seed) {
     return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
   };
   if (kernel == "cpu_decode") {
-    return fmt::format("threads={} splits={} prefetch={}", pick({1, 2, 3}), pick({1, 2, 5, 33}),
-                       pick({0, 1, 1000, 65536}));
+    return fmt::format("threads={} splits={}", pick({1, 2, 3}), pick({1, 2, 5, 33}));
   }
   return fmt::format("threads={} rows={} key_tile={} splits={}", pick({1, 2, 3}), pick({1, 7, 32, 33, 64}),
                      pick({1, 5, 8, 64, 129}), pick({1, 2, 3, 17}));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <fmt/format.h>
+#include <limits>
 #include <new>
 #include <omp.h>
 #include <span>
@@ -18,6 +19,7 @@ namespace saccade::cli {
 namespace {
 
 constexpr double kBandwidthSeconds = 0.1;
+constexpr double kShortestProbeSeconds = 0.003;
 
 /// Workspace memory, touched, so that its pages count as the caller's.
 class WorkspaceMemory {
@@ -181,11 +183,13 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
   CaseData data(problem, finite_seed(options_.seed));
   data.poison();  // touches the outputs
   std::vector<measure::Candidate> candidates;
+  double fastest = std::numeric_limits<double>::infinity();
   for (const Work& each : work) {
     const auto call = [&data, &each] { run_once(each.plan, data.tensors(), each.workspace->view()); };
     call();  // threads and code exist from here on; what grows now is the call's own
     result.kernels[each.result].grown_bytes = measure::peak_growth(call);
     candidates.push_back({result.kernels[each.result].kernel, measure::host_timer(call)});
+    fastest = std::min(fastest, candidates.back().time(1));
   }
   // The ceilings take part in the rounds, so that they see the same machine as the kernels.
   measure::BandwidthOptions reading{.threads = threads_, .budget_seconds = kBandwidthSeconds};
@@ -193,7 +197,7 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
   const std::array keys_and_values = {memory_of(problem, problem.k, problem.dim_qk, data.tensors().k),
                                       memory_of(problem, problem.v, problem.dim_v, data.tensors().v)};
   const measure::Probe read = measure::read_probe(keys_and_values, reading);
-  const measure::Probe fma = measure::fma_probe(threads_);
+  const measure::Probe fma = measure::fma_probe(threads_, std::max(fastest, kShortestProbeSeconds));
   candidates.push_back({"read ceiling", read.time});
   candidates.push_back({"FMA ceiling", fma.time});
   measure::SamplerOptions how;
