@@ -76,6 +76,7 @@ HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, st
                              const float* HWY_RESTRICT b, std::int64_t depth, Panel<kCount> (&acc)[kGroup]) {
   const Floats d;
   const std::int64_t panel = rows_per_panel();
+  const InPlace in_place(depth);
   const float* HWY_RESTRICT a_high = a + 4 * a_row;  // a second base keeps every address within base + index
   for (std::int64_t n = 0; n < depth; n += kSteps) {
     for (int step = 0; step < kSteps; ++step) {
@@ -83,7 +84,7 @@ HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, st
       for (int r = 0; r < kGroup; ++r) {
         const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
         const Vec factor = hn::Set(d, row[step * a_step]);
-        for (int i = 0; i < kCount; ++i) acc[r].v[i] = multiply_into(acc[r].v[i], factor, x.v[i]);
+        for (int i = 0; i < kCount; ++i) acc[r].v[i] = in_place.multiply_add(factor, x.v[i], acc[r].v[i]);
       }
     }
     a += kSteps * a_step;

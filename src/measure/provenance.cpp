@@ -49,18 +49,21 @@ Host describe_host() {
           .governor = governor()};
 }
 
-Provenance collect_provenance(std::uint64_t seed, std::string command_line) {
+std::string utc_now() {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  return {
-      .commit = kBuildCommit,
-      .dirty = kBuildDirty,
-      .version = SACCADE_VERSION,
-      .compiler = SACCADE_COMPILER,
-      .flags = SACCADE_FLAGS,
-      .host = describe_host(),
-      .date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(now))),
-      .seed = seed,
-      .command_line = std::move(command_line)};
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(now)));
+}
+
+Provenance collect_provenance(std::uint64_t seed, std::string command_line) {
+  return {.commit = kBuildCommit,
+          .dirty = kBuildDirty,
+          .version = SACCADE_VERSION,
+          .compiler = SACCADE_COMPILER,
+          .flags = SACCADE_FLAGS,
+          .host = describe_host(),
+          .date = utc_now(),
+          .seed = seed,
+          .command_line = std::move(command_line)};
 }
 
 void to_json(nlohmann::ordered_json& json, const Host& host) {

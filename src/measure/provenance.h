@@ -31,6 +31,9 @@ struct Provenance {
   std::string command_line;
 };
 
+/// This moment in UTC, ISO 8601, to the second.
+[[nodiscard]] std::string utc_now();
+
 /// Everything that this build and this moment know.
 [[nodiscard]] Provenance collect_provenance(std::uint64_t seed, std::string command_line);
 

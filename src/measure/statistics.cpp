@@ -127,13 +127,14 @@ Interval paired_ratio(std::span<const double> candidate, std::span<const double>
   });
 }
 
-Verdict judge(const Interval& interval, std::size_t fewest_samples) {
-  // A handful of samples only speaks about differences that no noise of this kind makes.
-  const double margin = fewest_samples < kFewSamples ? 0.25 : 0.0;
-  if (interval.low > 1 + margin) return Verdict::faster;
-  if (interval.high < 1 / (1 + margin)) return Verdict::slower;
-  const bool narrow = interval.low > 1 - kSameMargin && interval.high < 1 + kSameMargin;
-  return narrow && fewest_samples >= kFewSamples ? Verdict::same : Verdict::unclear;
+Speedup compare(std::span<const double> candidate, std::span<const double> baseline, std::uint64_t seed,
+                bool paired) {
+  if (candidate.empty() || baseline.empty()) return {};
+  std::mt19937_64 random(seed);
+  const Interval interval =
+      paired ? paired_ratio(candidate, baseline, random) : independent_ratio(candidate, baseline, random);
+  return {median(baseline) / median(candidate), interval,
+          judge(interval, std::min(candidate.size(), baseline.size()))};
 }
 
 }  // namespace
@@ -181,15 +182,22 @@ std::string_view to_string(Verdict verdict) {
   return "unclear";
 }
 
+Verdict judge(const Interval& interval, std::size_t fewest_samples) {
+  // A handful of samples only speaks about differences that no noise of this kind makes.
+  const double margin = fewest_samples < kFewSamples ? 0.25 : 0.0;
+  if (interval.low > 1 + margin) return Verdict::faster;
+  if (interval.high < 1 / (1 + margin)) return Verdict::slower;
+  const bool narrow = interval.low > 1 - kSameMargin && interval.high < 1 + kSameMargin;
+  return narrow && fewest_samples >= kFewSamples ? Verdict::same : Verdict::unclear;
+}
+
 Speedup speedup(std::span<const double> candidate, std::span<const double> baseline, std::uint64_t seed) {
-  if (candidate.empty() || baseline.empty()) return {};
-  std::mt19937_64 random(seed);
-  Speedup result;
-  result.value = median(baseline) / median(candidate);
-  result.interval = candidate.size() == baseline.size() ? paired_ratio(candidate, baseline, random)
-                                                        : independent_ratio(candidate, baseline, random);
-  result.verdict = judge(result.interval, std::min(candidate.size(), baseline.size()));
-  return result;
+  return compare(candidate, baseline, seed, candidate.size() == baseline.size());
+}
+
+Speedup independent_speedup(std::span<const double> candidate, std::span<const double> baseline,
+                            std::uint64_t seed) {
+  return compare(candidate, baseline, seed, false);
 }
 
 bool StoppingRule::satisfied(std::span<const double> samples, std::uint64_t seed) const {

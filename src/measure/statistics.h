@@ -67,6 +67,13 @@ struct Speedup {
 [[nodiscard]] Speedup speedup(std::span<const double> candidate, std::span<const double> baseline,
                               std::uint64_t seed);
 
+/// Compares two lists that were not measured together, such as those of two runs.
+[[nodiscard]] Speedup independent_speedup(std::span<const double> candidate, std::span<const double> baseline,
+                                          std::uint64_t seed);
+
+/// What an interval of the ratio says when the shorter list has this many samples.
+[[nodiscard]] Verdict judge(const Interval& interval, std::size_t fewest_samples);
+
 /// When sampling may end: the width of the median's interval as a share of the median.
 struct StoppingRule {
   double relative_width = 0.01;

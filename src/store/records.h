@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 /// One call of a command that measured something.
 struct Run {
-  std::string id;        ///< hexadecimal; chosen by the store when the run begins
+  std::string id;        ///< hexadecimal, from new_run_id()
   std::string started;   ///< UTC, ISO 8601, so that text order is time order
   std::string finished;  ///< likewise; empty: still at work, or ended early
   std::string commit;

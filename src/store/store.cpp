@@ -18,12 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Random, so that runs of several processes and machines can live in one store.
-std::string new_run_id() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
-
 /// SQLite takes a file of a few bytes for an empty database and would overwrite it. A journal beside the file
 /// means that its first page may be half written, which SQLite then puts right.
 bool is_something_else(const fs::path& file) {
@@ -65,6 +59,11 @@ Status check_place(const fs::path& file, Access access) {
 
 }  // namespace
 
+std::string new_run_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
 Result<fs::path> default_path() {
   const fs::path inside = fs::path("saccade") / "store.db";
   // The XDG specification asks to ignore relative paths.
@@ -96,7 +95,7 @@ Result<Store> Store::open(const fs::path& file, Access access, std::chrono::mill
 
 Result<std::string> Store::begin_run(const Run& run) {
   Run row = run;
-  row.id = new_run_id();
+  if (row.id.empty()) row.id = new_run_id();
   row.finished.clear();
   Transaction writing(database_, Access::write);
   Status status = writing.begun();
@@ -117,17 +116,15 @@ Status Store::add_measurement(const std::string& run_id, const Measurement& meas
   return inserted.ok() ? writing.commit() : inserted;
 }
 
-Status Store::finish_run(const std::string& run_id, const Json& details) {
+Status Store::finish_run(const std::string& run_id, const std::string& finished, const Json& details) {
+  if (finished.empty()) return {Code::invalid_argument, "a run that finishes has no time"};
   Transaction writing(database_, Access::write);
   if (!writing.begun().ok()) return writing.begun();
   Status open = check_open(run_id);
   if (!open.ok()) return open;
-  Status updated =
-      database_
-          .prepare(
-              "UPDATE runs SET finished = strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), details = ? WHERE id = ?")
-          .bind(to_text(details), run_id)
-          .run();
+  Status updated = database_.prepare("UPDATE runs SET finished = ?, details = ? WHERE id = ?")
+                       .bind(finished, to_text(details), run_id)
+                       .run();
   return updated.ok() ? writing.commit() : updated;
 }
 

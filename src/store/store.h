@@ -19,6 +19,9 @@ namespace saccade::store {
 /// ~/.local/share). Fails where the environment names neither.
 [[nodiscard]] Result<std::filesystem::path> default_path();
 
+/// An id for a new run: random, so that runs of several processes and machines can live in one store.
+[[nodiscard]] std::string new_run_id();
+
 /// Which measurements. An empty kernel or machine stands for all of them.
 struct HistoryQuery {
   std::string shape{};
@@ -37,13 +40,15 @@ class Store {
   [[nodiscard]] static Result<Store> open(const std::filesystem::path& file, Access access,
                                           std::chrono::milliseconds patience = kPatience);
 
-  /// Writes the run's row and returns its new id. `run.id` and `run.finished` are not looked at.
+  /// Writes the row of a run that begins and returns its id: `run.id`, or a new one where that is empty.
+  /// `run.finished` is not looked at.
   [[nodiscard]] Result<std::string> begin_run(const Run& run);
   /// Adds a measurement to a run that was begun and not finished. It is safe on disk when this returns.
   [[nodiscard]] Status add_measurement(const std::string& run_id, const Measurement& measurement);
-  /// Marks the run as complete. `details` replaces what begin_run was given: some of it, such as the best
-  /// ceiling, is only known at the end.
-  [[nodiscard]] Status finish_run(const std::string& run_id, const Json& details);
+  /// Marks the run as complete at `finished` (UTC, ISO 8601). `details` replaces what begin_run was given:
+  /// some of it, such as the best ceiling, is only known at the end.
+  [[nodiscard]] Status finish_run(const std::string& run_id, const std::string& finished,
+                                  const Json& details);
 
   /// All runs, in time order.
   [[nodiscard]] Result<std::vector<RunEntry>> runs() const;

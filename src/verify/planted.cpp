@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <functional>
 #include <limits>
@@ -136,6 +137,20 @@ Status skip_the_rescale(const Problem& p, const Tensors& t) {
   return {};
 }
 
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+/// Flips the last bit of one element while the process has more threads than at the first call: a stand-in
+/// for work that is cut into as many parts as there are idle cores.
+Runner depends_on_load() {
+  return spoiling([quiet = std::make_shared<std::ptrdiff_t>(0)](const Problem&, const Tensors& t) {
+    const std::ptrdiff_t now = threads_of_this_process();
+    if (*quiet == 0) *quiet = now;
+    if (now > *quiet) static_cast<std::uint8_t*>(t.o)[0] ^= 1U;
+  });
+}
+
 /// Flips the last bit of one element in every second call.
 Runner flicker() {
   return spoiling([calls = std::make_shared<int>(0)](const Problem&, const Tensors& t) {
@@ -231,6 +246,8 @@ std::vector<PlantedBug> planted_bugs() {
          add_noise(p, t, p.dtype == DType::f32 ? 600 * 0x1p-24 : 3.6 * unit_roundoff(p.dtype));
        })},
       {"flickers", "changes its last bit from run to run", "b1 h2 l64 d32", flicker()},
+      {"depends_on_load", "changes its last bit while the machine is busy", "b1 h2 l64 d32",
+       depends_on_load()},
       {"reports_failure", "returns an error after all", "b1 h2 l64 d32",
        [](const Problem& p, const Tensors& t) -> Status {
          Status status = honest(p, t);
@@ -240,7 +257,7 @@ std::vector<PlantedBug> planted_bugs() {
 }
 
 VerifyOptions self_test_options(std::uint64_t seed) {
-  return {.seed = seed, .past_end = PastEnd::band};
+  return {.seed = seed, .runs_under_load = 1, .past_end = PastEnd::band};
 }
 
 std::vector<SelfTestResult> self_test(DType dtype, std::uint64_t seed) {

@@ -14,6 +14,7 @@
 #include "verify/bounds.h"
 #include "verify/case_data.h"
 #include "verify/crash_note.h"
+#include "verify/load.h"
 #include "verify/rows.h"
 
 namespace saccade {
@@ -128,6 +129,9 @@ class Trial {
       weigh(tally, verdict);
       // With memory damaged, a second run would not be a run on the same input.
       if (!findings.has(Check::guards)) run_again(named.runner, findings);
+      if (!findings.has(Check::guards) && !findings.has(Check::determinism)) {
+        run_under_load(named.runner, findings);
+      }
     }
     verdict.failures = findings.take();
     return verdict;
@@ -269,19 +273,38 @@ class Trial {
     }
   }
 
-  void run_again(const Runner& runner, Findings& findings) {
-    const std::vector<std::byte> first = data_.output_bytes();
+  /// Runs once more on the same input and holds the bits against the first run's.
+  void repeat(const Runner& runner, const std::vector<std::byte>& first, Check check, std::string_view which,
+              Findings& findings) {
     data_.poison();
     const Status status = runner(p_, data_.tensors());
     if (!status.ok()) {
-      findings.add(Check::status, "the second run failed: " + status.message());
+      findings.add(Check::status, fmt::format("the {} run failed: {}", which, status.message()));
       return;
     }
-    const std::vector<std::byte> second = data_.output_bytes();
-    const auto [at, ignored] = std::ranges::mismatch(first, second);
+    const std::vector<std::byte> again = data_.output_bytes();
+    const auto [at, ignored] = std::ranges::mismatch(first, again);
     if (at == first.end()) return;
-    findings.add(Check::determinism, fmt::format("two runs on the same input differ, first in byte {} of {}",
-                                                 at - first.begin(), "o followed by lse"));
+    findings.add(check,
+                 fmt::format("the {} run on the same input differs, first in byte {} of o followed by lse",
+                             which, at - first.begin()));
+  }
+
+  void run_again(const Runner& runner, Findings& findings) {
+    repeat(runner, data_.output_bytes(), Check::determinism, "second", findings);
+  }
+
+  void run_under_load(const Runner& runner, Findings& findings) {
+    if (options_.runs_under_load == 0) return;
+    const std::vector<std::byte> quiet = data_.output_bytes();
+    const Load load;
+    for (int n = 0; n < options_.runs_under_load; ++n) {
+      repeat(runner, quiet, Check::load, "loaded", findings);
+      if (std::string damage = data_.damage(); !damage.empty()) {
+        findings.add(Check::guards, std::move(damage));
+        return;
+      }
+    }
   }
 
   Problem p_;
@@ -314,6 +337,8 @@ std::string_view to_string(Check check) {
       return "lse";
     case Check::determinism:
       return "determinism";
+    case Check::load:
+      return "load";
   }
   return "unknown";
 }
@@ -354,7 +379,11 @@ Runner kernel_runner(const PlanOptions& options) {
 std::string repro_line(const Problem& problem, const std::string& kernel, const VerifyOptions& options) {
   std::string line = fmt::format("saccade verify '{}'", to_string(problem));
   if (!kernel.empty()) line += fmt::format(" --kernel {}", kernel);
-  return line + fmt::format(" --seed {}", options.seed);
+  line += fmt::format(" --seed {}", options.seed);
+  if (const VerifyOptions standard; options.max_rows != standard.max_rows) {
+    line += fmt::format(" --max-rows {}", options.max_rows);
+  }
+  return line;
 }
 
 }  // namespace saccade

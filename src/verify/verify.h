@@ -30,6 +30,7 @@ enum class Check {
   plain,        ///< no worse than 2x the error of a plain same-precision implementation
   lse,          ///< the log-sum-exp within its bound
   determinism,  ///< the same input gives the same bits
+  load,         ///< and still does while other threads keep every core busy
 };
 
 /// The check's name as printed.
@@ -45,6 +46,8 @@ struct VerifyOptions {
   /// Rows compared with the oracle at most, always including the first and last of every head; the poison,
   /// guard and position checks look at all rows regardless. 0: all.
   std::int64_t max_rows = 4096;
+  /// Further runs while other threads keep every core busy; their bits must be those of the quiet run.
+  int runs_under_load = 0;
   /// Whether reading past the end of a buffer ends the process (after printing the repro line) or finds NaN.
   PastEnd past_end = PastEnd::fault;
 };
@@ -77,7 +80,8 @@ struct NamedRunner {
 /// The runner that plans with these options and runs, in a guarded workspace of exactly the plan's size.
 [[nodiscard]] Runner kernel_runner(const PlanOptions& options);
 
-/// The one command that repeats this verification.
+/// The one command that repeats this verification, with every option that differs from the command's own
+/// default.
 [[nodiscard]] std::string repro_line(const Problem& problem, const std::string& kernel,
                                      const VerifyOptions& options);
 

@@ -169,7 +169,7 @@ TEST(StoreErrors, LockedByAnotherProcess) {
     ASSERT_TRUE(writing.begun().ok());
     EXPECT_THAT(store->begin_run(some_run()).status().message(), locked);
     EXPECT_THAT(store->add_measurement(id, some_measurement(1)).message(), locked);
-    EXPECT_THAT(store->finish_run(id, Json::object()).message(), locked);
+    EXPECT_THAT(store->finish_run(id, "2026-01-02T03:04:06Z", Json::object()).message(), locked);
     EXPECT_EQ(store->measurements(id)->size(), 1U);  // readers do not wait
   }
   EXPECT_TRUE(store->add_measurement(id, some_measurement(1)).ok());

@@ -166,12 +166,12 @@ TEST(Store, AFinishedRunStaysAsItIs) {
   Store store = open_for_writing(folder / "store.db");
   const std::string id = begin(store, some_run());
   EXPECT_EQ(store.load(id)->run.finished, "");
-  EXPECT_OK(store.finish_run(id, {{"ceilings", {{"fma", 1.5}}}}));
+  EXPECT_OK(store.finish_run(id, "2026-01-02T03:04:06Z", {{"ceilings", {{"fma", 1.5}}}}));
   const auto finished = store.load(id)->run;
   EXPECT_TRUE(std::regex_match(finished.finished, std::regex("\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ")));
   EXPECT_EQ(finished.details["ceilings"]["fma"], 1.5);
   EXPECT_NE(store.add_measurement(id, some_measurement(0)).message().find("finished"), std::string::npos);
-  EXPECT_FALSE(store.finish_run(id, Json::object()).ok());
+  EXPECT_FALSE(store.finish_run(id, "2026-01-02T03:04:06Z", Json::object()).ok());
   EXPECT_TRUE(same(store.load(id)->run, finished));
 }
 
@@ -179,7 +179,7 @@ TEST(Store, KnowsNoRunThatWasNotBegun) {
   const TemporaryFolder folder;
   Store store = open_for_writing(folder / "store.db");
   EXPECT_NE(store.add_measurement("abc", some_measurement(0)).message().find("abc"), std::string::npos);
-  EXPECT_FALSE(store.finish_run("abc", Json::object()).ok());
+  EXPECT_FALSE(store.finish_run("abc", "2026-01-02T03:04:06Z", Json::object()).ok());
   EXPECT_FALSE(store.load("abc").ok());
   EXPECT_FALSE(store.find_run("").ok());
   EXPECT_FALSE(store.latest_run().ok());

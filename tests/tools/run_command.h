@@ -16,7 +16,7 @@ struct CommandResult {
   [[nodiscard]] nlohmann::json json() const { return nlohmann::json::parse(out, nullptr, false); }
 };
 
-/// Runs `saccade ARGUMENTS` through the shell.
+/// Runs `saccade ARGUMENTS` through the shell, with a user's data folder of its own that is gone afterwards.
 [[nodiscard]] CommandResult run_saccade(const std::string& arguments);
 
 /// A folder that is gone with its contents at the end.

@@ -7,9 +7,9 @@
 namespace saccade {
 namespace {
 
-constexpr Check kChecks[] = {Check::status,    Check::written,     Check::guards,
-                             Check::positions, Check::relative_l2, Check::max_error,
-                             Check::plain,     Check::lse,         Check::determinism};
+constexpr Check kChecks[] = {Check::status,      Check::written,   Check::guards, Check::positions,
+                             Check::relative_l2, Check::max_error, Check::plain,  Check::lse,
+                             Check::determinism, Check::load};
 
 class Planted : public testing::TestWithParam<DType> {};
 

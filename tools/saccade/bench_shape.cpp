@@ -126,9 +126,13 @@ Bench::Bench(BenchOptions options)
     : options_(std::move(options)),
       threads_(options_.threads > 0 ? options_.threads : omp_get_max_threads()) {
   if (options_.cold) evictor_ = std::make_shared<measure::CacheEvictor>();
-  fma_flops_per_second_ = measure::measure_fma(threads_).flops_per_second;
+  // A short benchmark should not wait long for its ceilings.
+  const int runs = std::clamp(static_cast<int>(2 * options_.budget_seconds), 1, 5);
+  fma_flops_per_second_ = measure::measure_fma(threads_, runs).flops_per_second;
   const std::size_t beyond_caches = std::max(2 * measure::largest_cache_bytes(), std::size_t{256} << 20);
-  copy_bytes_per_second_ = measure::measure_copy({.bytes = beyond_caches, .threads = threads_});
+  copy_bytes_per_second_ = measure::measure_copy({.bytes = beyond_caches,
+                                                  .threads = threads_,
+                                                  .budget_seconds = std::min(options_.budget_seconds, 0.3)});
 }
 
 KernelResult Bench::prepare(const Problem& problem, const KernelChoice& kernel, std::vector<Work>& work,

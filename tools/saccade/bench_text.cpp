@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "bench_document.h"
+#include "bench_record.h"
 #include "console.h"
 
 namespace saccade::cli {

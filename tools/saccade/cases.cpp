@@ -1,6 +1,5 @@
 #include "cases.h"
 
-#include <CLI/App.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -126,12 +125,6 @@ std::vector<Case> CaseSelection::load(const std::string& standard) const {
     cases.insert(cases.end(), more.begin(), more.end());
   }
   return cases;
-}
-
-void add_cases_option(CLI::App& command, CaseSelection& selection) {
-  command.add_option("--cases", selection.files, "Case files, by name or path, with commas between them")
-      ->delimiter(',')
-      ->allow_extra_args(false);
 }
 
 }  // namespace saccade::cli

@@ -7,10 +7,6 @@
 
 #include <saccade/problem.h>
 
-namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's own
-class App;
-}
-
 namespace saccade::cli {
 
 /// A mark that a case file sets for the kernel the planner chooses: "# bar: fma >= 70".
@@ -48,8 +44,5 @@ struct CaseSelection {
   /// out.
   [[nodiscard]] std::vector<Case> load(const std::string& standard) const;
 };
-
-/// Adds --cases to a command: one or several names or paths, with commas between them.
-void add_cases_option(CLI::App& command, CaseSelection& selection);
 
 }  // namespace saccade::cli

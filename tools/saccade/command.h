@@ -1,5 +1,4 @@
-// What every subcommand shares: exit codes, the error that carries one, and how a subcommand joins the
-// program.
+// What every command shares: exit codes, the error that carries one, and the options of the program.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,10 +6,6 @@
 #include <string>
 
 #include <saccade/status.h>
-
-namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's own
-class App;
-}
 
 namespace saccade::cli {
 
@@ -41,14 +36,6 @@ struct Globals {
   std::string command_line;  ///< as typed, for provenance
   int exit_code = kOk;       ///< what the subcommand that ran answers
 };
-
-void add_info(CLI::App& app, Globals& globals);
-void add_explain(CLI::App& app, Globals& globals);
-void add_verify(CLI::App& app, Globals& globals);
-void add_bench(CLI::App& app, Globals& globals);
-void add_report(CLI::App& app, Globals& globals);
-/// What the program does without a subcommand.
-void add_main_job(CLI::App& app, Globals& globals);
 
 /// Prints the document that --json promises.
 void print_json(const nlohmann::ordered_json& document);

@@ -4,10 +4,10 @@
 #include <saccade/plan.h>
 #include <saccade/run.h>
 
+#include "commands.h"
 #include "console.h"
 #include "cuda_driver.h"
 #include "measure/provenance.h"
-#include "subcommand.h"
 
 namespace saccade::cli {
 namespace {
@@ -59,17 +59,15 @@ void print_info(const measure::Provenance& provenance, const CudaDevices& cuda) 
 
 }  // namespace
 
-void add_info(CLI::App& app, Globals& globals) {
-  add_command(app, globals, "info", "The machine, its devices and the kernels of this build", [](Globals& g) {
-    const measure::Provenance provenance = measure::collect_provenance(0, g.command_line);
-    const CudaDevices cuda = find_cuda_devices();
-    if (g.json) {
-      print_json(info_document(provenance, cuda));
-    } else {
-      print_info(provenance, cuda);
-    }
-    return kOk;
-  });
+int run_info(const Globals& globals) {
+  const measure::Provenance provenance = measure::collect_provenance(0, globals.command_line);
+  const CudaDevices cuda = find_cuda_devices();
+  if (globals.json) {
+    print_json(info_document(provenance, cuda));
+  } else {
+    print_info(provenance, cuda);
+  }
+  return kOk;
 }
 
 }  // namespace saccade::cli

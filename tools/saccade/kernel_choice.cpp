@@ -52,11 +52,7 @@ Planned try_plan(const Problem& problem, const KernelChoice& kernel, int threads
 }
 
 std::string repro_command(const Problem& problem, const KernelChoice& kernel, const VerifyOptions& how) {
-  std::string line = repro_line(problem, kernel.quoted_label(), how);
-  if (how.max_rows != VerifyOptions{}.max_rows && line.find("--max-rows") == std::string::npos) {
-    line += fmt::format(" --max-rows {}", how.max_rows);
-  }
-  return line;
+  return repro_line(problem, kernel.quoted_label(), how);
 }
 
 }  // namespace saccade::cli

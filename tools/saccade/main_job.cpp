@@ -1,27 +1,22 @@
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fmt/format.h>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "bench_document.h"
+#include "bench_record.h"
 #include "bench_shape.h"
 #include "bench_text.h"
 #include "cases.h"
-#include "command.h"
+#include "commands.h"
 #include "console.h"
 #include "cuda_driver.h"
 #include "kernel_choice.h"
 #include "plot.h"
 #include "report_text.h"
+#include "runs.h"
 
 namespace saccade::cli {
 namespace {
-
-struct Options {
-  std::string out_dir = "reports";
-  double budget_seconds = 1;
-};
 
 constexpr char kLine[] = "{:<40}  {:<14}  {:<8}  {:>9}  {:>8}  {:>9}  {}\n";
 
@@ -62,7 +57,9 @@ void print_device_line(const CudaDevices& cuda) {
   }
 }
 
-int main_job(const Options& options, const Globals& globals) {
+}  // namespace
+
+int run_main_job(const MainJobOptions& options, const Globals& globals) {
   const std::vector<Case> cases = load_cases(find_case_file("mission"));
   BenchOptions how;
   how.kernels = choose_kernels({});
@@ -81,17 +78,18 @@ int main_job(const Options& options, const Globals& globals) {
     fmt::print(kLine, "shape", "kernel", "verified", "time", "GFLOP/s", "of peak  ",
                "against the last kernel");
   }
+  Recorder recorder(options.store, measure::collect_provenance(how.seed, globals.command_line), bench);
   std::vector<ShapeResult> results;
   for (const Case& each : cases) {
     const std::string name = to_string(each.problem);
     results.push_back(
         bench.run(each, [&](const std::string& what) { progress.show(results.size(), name + ": " + what); }));
     progress.clear();
+    recorder.add(results.back());
     if (!globals.json) print_rows(results.back());
   }
 
-  const nlohmann::ordered_json document =
-      bench_document(measure::collect_provenance(how.seed, globals.command_line), bench, results);
+  const nlohmann::ordered_json document = bench_document(recorder.finish());
   const std::string stem = options.out_dir + "/mission";
   const bool picture = has_gnuplot() && std::ranges::any_of(results, &ShapeResult::any_timed);
   write_file(stem + ".json", document.dump(1) + "\n");
@@ -113,20 +111,6 @@ int main_job(const Options& options, const Globals& globals) {
     return std::ranges::any_of(shape.kernels, &KernelResult::failed);
   };
   return std::ranges::any_of(results, failed) ? kCheckFailed : kOk;
-}
-
-}  // namespace
-
-void add_main_job(CLI::App& app, Globals& globals) {
-  auto options = std::make_shared<Options>();
-  app.add_flag("--json", globals.json, "Print one JSON document on stdout and nothing else there");
-  app.add_option("--out-dir", options->out_dir, "Where the report is written")->capture_default_str();
-  app.add_option("--budget", options->budget_seconds, "Seconds of sampling for each shape")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.callback([&app, &globals, options] {
-    if (app.get_subcommands().empty()) globals.exit_code = main_job(*options, globals);
-  });
 }
 
 }  // namespace saccade::cli

@@ -1,28 +1,18 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "bench_document.h"
+#include "commands.h"
 #include "plot.h"
 #include "report_text.h"
-#include "subcommand.h"
 
 namespace saccade::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Options {
-  std::vector<std::string> files;
-  std::string readme;
-  std::string out;
-  std::string svg;
-  bool check = false;
-  bool all_kernels = false;
-};
 
 std::string read_text(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
@@ -34,11 +24,11 @@ std::string read_text(const std::string& file) {
 
 /// README.md with the tables of all documents whose markers it has. A document goes by its file's name, with
 /// or without its folder's: evidence/xeon/cpu_bars.json is "cpu_bars" and "xeon/cpu_bars".
-std::string updated_readme(const Options& options, const std::vector<Json>& documents, Rows rows) {
+std::string updated_readme(const ReportOptions& options, const std::vector<Json>& documents, Rows rows) {
   std::string text = read_text(options.readme);
   bool any = false;
   for (std::size_t i = 0; i < documents.size(); ++i) {
-    const std::filesystem::path path(options.files[i]);
+    const std::filesystem::path path(options.runs[i]);
     const std::string stem = path.stem().string();
     const std::string content = table_markdown(documents[i], rows) + "\n" + provenance_markdown(documents[i]);
     for (const std::string& name : {stem, path.parent_path().filename().string() + "/" + stem}) {
@@ -53,8 +43,8 @@ std::string updated_readme(const Options& options, const std::vector<Json>& docu
         kBadInput,
         fmt::format("{} has no pair of markers for any of the documents; write <!-- saccade:{} begin "
                     "--> and <!-- saccade:{} end --> where its table belongs",
-                    options.readme, std::filesystem::path(options.files[0]).stem().string(),
-                    std::filesystem::path(options.files[0]).stem().string()));
+                    options.readme, std::filesystem::path(options.runs[0]).stem().string(),
+                    std::filesystem::path(options.runs[0]).stem().string()));
   }
   return text;
 }
@@ -68,12 +58,17 @@ std::string whole_report(const std::vector<Json>& documents, Rows rows) {
   return text;
 }
 
-int write_report(const Options& options, const Globals& globals) {
+}  // namespace
+
+int run_report(const ReportOptions& given, const Globals& globals) {
+  ReportOptions options = given;
+  if (options.runs.empty()) options.runs = {"latest"};
   if (options.check && options.readme.empty() && options.out.empty()) {
     throw CommandError(kBadInput, "--check needs --readme or --out: what should be compared?");
   }
   std::vector<Json> documents;
-  for (const std::string& file : options.files) documents.push_back(load_bench_document(file));
+  for (const std::string& run : options.runs)
+    documents.push_back(bench_document(find_run(run, options.store)));
 
   Json changed = Json::array();
   const auto update = [&](const std::string& file, const std::string& text) {
@@ -103,31 +98,6 @@ int write_report(const Options& options, const Globals& globals) {
     fmt::print("{}", whole);
   }
   return options.check && !changed.empty() ? kCheckFailed : kOk;
-}
-
-/// A document with the right schema but without a field that a table needs is bad input, not a defect here.
-int report(const Options& options, const Globals& globals) {
-  try {
-    return write_report(options, globals);
-  } catch (const Json::exception& error) {
-    throw CommandError(kBadInput, fmt::format("the results are damaged: {}", error.what()));
-  }
-}
-
-}  // namespace
-
-void add_report(CLI::App& app, Globals& globals) {
-  auto options = std::make_shared<Options>();
-  CLI::App* command =
-      add_command(app, globals, "report", "Tables and a picture from the files that bench --out wrote",
-                  [options](Globals& g) { return report(*options, g); });
-  command->add_option("FILE", options->files, "Result files (JSON)")->required();
-  command->add_option("--readme", options->readme,
-                      "Replace the tables between <!-- saccade:NAME begin/end --> here");
-  command->add_option("--out", options->out, "Write a Markdown report to this file");
-  command->add_option("--svg", options->svg, "Draw the speed of each shape to this file (gnuplot)");
-  command->add_flag("--check", options->check, "Write nothing; exit with 1 when something would change");
-  command->add_flag("--all-kernels", options->all_kernels, "Show every timed kernel, not only the fastest");
 }
 
 }  // namespace saccade::cli

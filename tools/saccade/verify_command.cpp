@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <fmt/format.h>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cases.h"
+#include "commands.h"
 #include "console.h"
 #include "kernel_choice.h"
-#include "subcommand.h"
 #include "verify/verify.h"
 #include "verify_modes.h"
 
@@ -14,15 +13,6 @@ namespace saccade::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Options {
-  CaseSelection cases;
-  std::vector<std::string> kernels;
-  std::int64_t seeds = 1;
-  std::int64_t fuzz = 0;
-  bool self_test = false;
-  VerifyOptions how;
-};
 
 /// Counts, and the document that --json prints.
 struct Tally {
@@ -68,8 +58,9 @@ void print_verdict(const std::string& shape, const KernelChoice& kernel, const V
 }
 
 /// All kernels that take the case, all seeds.
-void verify_case(const Problem& problem, const std::vector<KernelChoice>& kernels, const Options& options,
-                 const Globals& globals, Progress& progress, std::size_t done, Tally& tally) {
+void verify_case(const Problem& problem, const std::vector<KernelChoice>& kernels,
+                 const VerifyCommandOptions& options, const Globals& globals, Progress& progress,
+                 std::size_t done, Tally& tally) {
   const std::string shape = to_string(problem);
   std::vector<KernelChoice> taking;
   std::vector<NamedRunner> runners;
@@ -101,7 +92,9 @@ void verify_case(const Problem& problem, const std::vector<KernelChoice>& kernel
   std::fflush(stdout);
 }
 
-int run_verify(const Options& options, const Globals& globals) {
+}  // namespace
+
+int run_verify(const VerifyCommandOptions& options, const Globals& globals) {
   const bool names_shapes = !options.cases.shapes.empty() || !options.cases.files.empty();
   if (names_shapes && (options.self_test || options.fuzz > 0)) {
     throw CommandError(kBadInput,
@@ -130,33 +123,6 @@ int run_verify(const Options& options, const Globals& globals) {
   if (tally.passed + tally.failed == 0)
     throw CommandError(kBadInput, "no named kernel takes any of the shapes");
   return tally.failed > 0 ? kCheckFailed : kOk;
-}
-
-}  // namespace
-
-void add_verify(CLI::App& app, Globals& globals) {
-  auto options = std::make_shared<Options>();
-  CLI::App* command = add_command(app, globals, "verify", "Judge kernels against the float64 oracle",
-                                  [options](Globals& g) { return run_verify(*options, g); });
-  command->add_option("SHAPE", options->cases.shapes, "Shapes (default: the case file 'small')");
-  add_cases_option(*command, options->cases);
-  command
-      ->add_option("--kernel", options->kernels,
-                   "Kernels: NAME or 'NAME:key=value ...' (default: all that take the shape)")
-      ->allow_extra_args(false);
-  command->add_option("--seeds", options->seeds, "How many seeds, counted up from --seed")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command
-      ->add_option("--seed", options->how.seed, "The first seed; data depend on the shape and the seed only")
-      ->capture_default_str();
-  command->add_option("--max-rows", options->how.max_rows, "Rows compared with the oracle at most (0: all)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("--self-test", options->self_test,
-                    "Plant known bugs and fail unless every one is caught");
-  command->add_option("--fuzz", options->fuzz, "Verify this many random problems and shrink what fails")
-      ->check(CLI::PositiveNumber);
 }
 
 }  // namespace saccade::cli

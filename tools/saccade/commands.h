@@ -1,0 +1,99 @@
+// What each command can be told, and the commands themselves. How it is told is command_line.cpp's business.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench_shape.h"
+#include "cases.h"
+#include "command.h"
+#include "runs.h"
+#include "verify/verify.h"
+
+namespace saccade::cli {
+
+/// Without a subcommand: verify and time the mission shapes, and write a report.
+struct MainJobOptions {
+  std::string out_dir = "reports";
+  double budget_seconds = 1;
+  StoreChoice store;
+};
+[[nodiscard]] int run_main_job(const MainJobOptions& options, const Globals& globals);
+
+/// The machine, its devices and the kernels of this build.
+[[nodiscard]] int run_info(const Globals& globals);
+
+/// Which kernel serves a shape, and why no faster one.
+struct ExplainOptions {
+  CaseSelection cases;
+  std::string kernel;
+  std::string config;
+  int threads = 0;
+};
+[[nodiscard]] int run_explain(const ExplainOptions& options, const Globals& globals);
+
+/// Kernels against the float64 oracle.
+struct VerifyCommandOptions {
+  CaseSelection cases;
+  std::vector<std::string> kernels;
+  std::int64_t seeds = 1;
+  std::int64_t fuzz = 0;
+  bool self_test = false;
+  VerifyOptions how{.runs_under_load = 1};
+};
+[[nodiscard]] int run_verify(const VerifyCommandOptions& options, const Globals& globals);
+
+/// Kernels side by side against the machine's ceilings.
+struct BenchCommandOptions {
+  CaseSelection cases;
+  std::vector<std::string> kernels;
+  std::string baseline;
+  std::string config;
+  std::string out;
+  bool no_verify = false;
+  bool check_bars = false;
+  StoreChoice store;
+  BenchOptions bench;
+};
+[[nodiscard]] int run_bench(const BenchCommandOptions& options, const Globals& globals);
+
+/// Tables and pictures of runs.
+struct ReportOptions {
+  std::vector<std::string> runs;  ///< files, ids or "latest"; empty: the latest run of the store
+  std::string readme;
+  std::string out;
+  std::string svg;
+  bool check = false;
+  bool all_kernels = false;
+  StoreChoice store;
+};
+[[nodiscard]] int run_report(const ReportOptions& options, const Globals& globals);
+
+/// A shape over all stored runs; without a shape, the runs.
+struct HistoryOptions {
+  std::vector<std::string> shape;
+  std::string kernel;
+  std::string machine;
+  StoreChoice store;
+};
+[[nodiscard]] int run_history(const HistoryOptions& options, const Globals& globals);
+
+/// Two runs, shape by shape.
+struct CompareOptions {
+  std::string before, after;
+  StoreChoice store;
+};
+[[nodiscard]] int run_compare(const CompareOptions& options, const Globals& globals);
+
+/// Runs between the store and files.
+struct EvidenceOptions {
+  std::string run;
+  std::string out;
+  std::vector<std::string> files;
+  StoreChoice store;
+};
+[[nodiscard]] int export_run(const EvidenceOptions& options, const Globals& globals);
+[[nodiscard]] int import_files(const EvidenceOptions& options, const Globals& globals);
+
+}  // namespace saccade::cli
