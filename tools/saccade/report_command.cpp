@@ -7,6 +7,7 @@
 
 #include "bench_document.h"
 #include "plot.h"
+#include "report_html.h"
 #include "report_text.h"
 #include "subcommand.h"
 
@@ -20,6 +21,7 @@ struct Options {
   std::string readme;
   std::string out;
   std::string svg;
+  std::string html;
   bool check = false;
   bool all_kernels = false;
 };
@@ -89,12 +91,15 @@ int write_report(const Options& options, const Globals& globals) {
            updated_readme(options, documents, options.all_kernels ? Rows::all : Rows::fastest));
   }
   if (!options.out.empty()) update(options.out, whole);
+  // gnuplot's next version may draw the same data otherwise, so --check leaves pictures alone.
   if (!options.svg.empty() && !options.check) {
-    plot_speed(documents, options.svg);
-    changed.push_back(options.svg);
-    if (!globals.json) fmt::print("written: {}\n", options.svg);
+    const Figure figure = speed_figure(documents, Paper::white);
+    if (figure.svgs.empty()) throw CommandError(kBadInput, "--svg: " + figure.left_out);
+    update(options.svg, figure.svgs.front());
   }
-  const bool to_stdout = options.readme.empty() && options.out.empty() && options.svg.empty();
+  if (!options.html.empty() && !options.check) update(options.html, html_report(documents));
+  const bool to_stdout =
+      options.readme.empty() && options.out.empty() && options.svg.empty() && options.html.empty();
   if (globals.json) {
     Json document = {{"schema", "saccade.report/1"}, {"changed", changed}};
     if (to_stdout) document["markdown"] = whole;
@@ -126,6 +131,7 @@ void add_report(CLI::App& app, Globals& globals) {
                       "Replace the tables between <!-- saccade:NAME begin/end --> here");
   command->add_option("--out", options->out, "Write a Markdown report to this file");
   command->add_option("--svg", options->svg, "Draw the speed of each shape to this file (gnuplot)");
+  command->add_option("--html", options->html, "Write one self-contained page with all figures (gnuplot)");
   command->add_flag("--check", options->check, "Write nothing; exit with 1 when something would change");
   command->add_flag("--all-kernels", options->all_kernels, "Show every timed kernel, not only the fastest");
 }
