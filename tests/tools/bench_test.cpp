@@ -100,6 +100,10 @@ TEST(MainJob, WritesAReportAndSaysWhere) {
   const nlohmann::json json = nlohmann::json::parse(read_file(stem + ".json"), nullptr, false);
   ASSERT_TRUE(json.is_object());
   EXPECT_GE(json.at("results").size(), 7U);
+  if (std::filesystem::exists(stem + ".svg")) {  // gnuplot is here
+    EXPECT_NE(result.out.find(stem + ".html"), std::string::npos) << result.out;
+    EXPECT_NE(read_file(stem + ".html").find("<code>b1 h8 l512 d64 f16</code>"), std::string::npos);
+  }
 }
 
 }  // namespace

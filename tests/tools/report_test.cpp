@@ -7,23 +7,23 @@ namespace {
 
 /// A document as bench writes it, with chosen numbers.
 constexpr char kDocument[] = R"({
- "schema": "saccade.bench/1",
+ "schema": "saccade.bench/1", "run": "00000000deadbeef", "finished": "2026-01-02T03:05:05Z",
  "provenance": {"commit": "0123456789ab", "dirty": false, "version": "0.1.0", "compiler": "GNU 12", "flags": "-O3",
   "host": {"cpu": "Some CPU", "logical_cpus": 2, "memory_bytes": 1, "largest_cache_bytes": 1, "simd_target": "AVX3",
    "governor": "unknown"}, "date": "2026-01-02T03:04:05Z", "seed": 1, "command_line": "saccade bench"},
  "device": "cpu", "threads": 2, "caches": "warm", "budget_seconds": 3,
  "ceilings": {"fma_gflops": 200, "copy_gbps": 20},
  "results": [
-  {"shape": "b1 h8 l512 d64 f32", "flops": 536870912, "bytes": 4194304, "read_ceiling_gbps": 50, "bound": "compute",
+  {"shape": "b1 h8 l512 d64 f32", "flops": 536870912, "bytes": 4194304, "read_ceiling_gbps": 50, "fma_ceiling_gflops": 200, "bound": "compute",
    "bars": [{"bar": "at least 70% of the FMA peak", "value": 75, "met": true}],
    "kernels": [
     {"kernel": "fast", "config": "", "verified": {"passed": true},
-     "time": {"median_us": 3579.1, "low_us": 3570, "high_us": 3590, "min_us": 3500, "p95_us": 3700, "samples": 20,
+     "time": {"timer": "host", "median_us": 3579.1, "low_us": 3570, "high_us": 3590, "min_us": 3500, "p95_us": 3700, "samples": 20,
       "calls_per_sample": 1, "converged": true},
      "gflops": 150, "fma_percent": 75, "gbps": 1.17, "read_percent": 2.3, "workspace_bytes": 0, "extra_bytes": 4096,
      "speedup": {"baseline": "plain", "value": 40, "low": 39, "high": 41, "verdict": "faster"}},
     {"kernel": "plain", "config": "", "verified": {"passed": true},
-     "time": {"median_us": 143165, "low_us": 143000, "high_us": 144000, "min_us": 143000, "p95_us": 144000,
+     "time": {"timer": "host", "median_us": 143165, "low_us": 143000, "high_us": 144000, "min_us": 143000, "p95_us": 144000,
       "samples": 20, "calls_per_sample": 1, "converged": true},
      "gflops": 3.75, "fma_percent": 1.9, "gbps": 0.03, "read_percent": 0.1, "workspace_bytes": 0}]}]})";
 

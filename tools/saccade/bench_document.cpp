@@ -158,15 +158,15 @@ Measurement read_kernel(const Field& shape, const Field& kernel) {
     m.verified = kernel.at("verified").at("passed").flag();
     m.details["verified"] = kernel.at("verified").json();
   }
-  if (shape.has("fma_ceiling_gflops")) {
-    m.flops_ceiling = shape.at("fma_ceiling_gflops").number() * 1e9;
-    m.bytes_ceiling = shape.at("read_ceiling_gbps").number() * 1e9;
-  }
   if (kernel.has("rejected")) {
     m.not_timed = kernel.at("rejected").text();
     m.details["rejected"] = true;
   } else if (kernel.has("not_timed")) {
     m.not_timed = kernel.at("not_timed").text();
+  }
+  if (m.not_timed.empty() || shape.has("fma_ceiling_gflops")) {
+    m.flops_ceiling = shape.at("fma_ceiling_gflops").number() * 1e9;
+    m.bytes_ceiling = shape.at("read_ceiling_gbps").number() * 1e9;
   }
   if (!m.not_timed.empty()) return m;
   m.config = kernel.at("config").text();

@@ -148,6 +148,7 @@ void add_report(CLI::App& app, Globals& globals) {
                       "Replace the tables between <!-- saccade:NAME begin/end --> here");
   command->add_option("--out", options->out, "Write a Markdown report to this file");
   command->add_option("--svg", options->svg, "Draw the speed of each shape to this file (gnuplot)");
+  command->add_option("--html", options->html, "Write one self-contained page with all figures (gnuplot)");
   command->add_flag("--check", options->check, "Write nothing; exit with 1 when something would change");
   command->add_flag("--all-kernels", options->all_kernels, "Show every timed kernel, not only the fastest");
   add_store_option(*command, options->store);

@@ -64,6 +64,7 @@ struct ReportOptions {
   std::string readme;
   std::string out;
   std::string svg;
+  std::string html;
   bool check = false;
   bool all_kernels = false;
   StoreChoice store;

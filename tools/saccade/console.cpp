@@ -7,8 +7,42 @@
 #include <unistd.h>
 
 namespace saccade::cli {
+namespace {
 
-void Table::add(std::vector<std::string> cells) {
+std::string markdown_cell(const Table::Cell& cell) {
+  switch (cell.style) {
+    case Table::Style::code:
+      return fmt::format("`{}`", cell.text);
+    case Table::Style::strong:
+      return fmt::format("**{}**", cell.text);
+    case Table::Style::plain:
+      break;
+  }
+  return cell.text;
+}
+
+std::string html_cell(const Table::Cell& cell) {
+  const std::string text = escape_html(cell.text);
+  switch (cell.style) {
+    case Table::Style::code:
+      return fmt::format("<code>{}</code>", text);
+    case Table::Style::strong:
+      return fmt::format("<strong>{}</strong>", text);
+    case Table::Style::plain:
+      break;
+  }
+  return text;
+}
+
+}  // namespace
+
+void Table::add(const std::vector<std::string>& cells) {
+  std::vector<Cell> row;
+  for (const std::string& text : cells) row.push_back({text});
+  add_styled(std::move(row));
+}
+
+void Table::add_styled(std::vector<Cell> cells) {
   cells.resize(columns_.size());
   rows_.push_back(std::move(cells));
 }
@@ -16,7 +50,7 @@ void Table::add(std::vector<std::string> cells) {
 std::vector<std::size_t> Table::used_columns() const {
   std::vector<std::size_t> used;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    if (std::ranges::any_of(rows_, [c](const auto& row) { return !row[c].empty(); })) used.push_back(c);
+    if (std::ranges::any_of(rows_, [c](const auto& row) { return !row[c].text.empty(); })) used.push_back(c);
   }
   return used;
 }
@@ -26,7 +60,7 @@ std::string Table::text(const std::string& indent) const {
   std::vector<std::size_t> widths;
   for (const std::size_t c : used) {
     std::size_t width = columns_[c].title.size();
-    for (const auto& row : rows_) width = std::max(width, row[c].size());
+    for (const auto& row : rows_) width = std::max(width, row[c].text.size());
     widths.push_back(width);
   }
   const auto line = [&](const auto& cell_of) {
@@ -41,7 +75,7 @@ std::string Table::text(const std::string& indent) const {
     return text + '\n';
   };
   std::string all = line([&](std::size_t c) { return columns_[c].title; });
-  for (const auto& row : rows_) all += line([&](std::size_t c) { return row[c]; });
+  for (const auto& row : rows_) all += line([&](std::size_t c) { return row[c].text; });
   return all;
 }
 
@@ -55,10 +89,27 @@ std::string Table::markdown() const {
   text += '\n' + rule + '\n';
   for (const auto& row : rows_) {
     text += '|';
-    for (const std::size_t c : used) text += fmt::format(" {} |", row[c]);
+    for (const std::size_t c : used) text += fmt::format(" {} |", markdown_cell(row[c]));
     text += '\n';
   }
   return text;
+}
+
+std::string Table::html() const {
+  const std::vector<std::size_t> used = used_columns();
+  const auto line = [&](const char* tag, const auto& cell_of) {
+    std::string text = "<tr>";
+    for (const std::size_t c : used) {
+      text += fmt::format("<{}{}>{}</{}>", tag, columns_[c].align == Align::right ? " class=\"number\"" : "",
+                          cell_of(c), tag);
+    }
+    return text + "</tr>\n";
+  };
+  std::string text =
+      "<table>\n<thead>" + line("th", [&](std::size_t c) { return escape_html(columns_[c].title); });
+  text += "</thead>\n<tbody>\n";
+  for (const auto& row : rows_) text += line("td", [&](std::size_t c) { return html_cell(row[c]); });
+  return text + "</tbody>\n</table>\n";
 }
 
 Progress::Progress(std::size_t total) : total_(total), on_terminal_(isatty(STDERR_FILENO) == 1) {}
@@ -80,6 +131,32 @@ void Progress::clear() {
   if (!on_terminal_) return;
   fmt::print(stderr, "\r\033[K");
   std::fflush(stderr);
+}
+
+std::string escape_html(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
 }
 
 std::string format_number(double x) {

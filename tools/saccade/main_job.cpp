@@ -10,8 +10,10 @@
 #include "commands.h"
 #include "console.h"
 #include "cuda_driver.h"
+#include "gnuplot.h"
 #include "kernel_choice.h"
 #include "plot.h"
+#include "report_html.h"
 #include "report_text.h"
 #include "runs.h"
 
@@ -96,7 +98,10 @@ int run_main_job(const MainJobOptions& options, const Globals& globals) {
   write_file(stem + ".md",
              fmt::format("# Saccade on this machine\n\n{}\n{}{}", provenance_markdown(document),
                          table_markdown(document, Rows::all), picture ? "\n![speed](mission.svg)\n" : ""));
-  if (picture) plot_speed({document}, stem + ".svg");
+  if (picture) {
+    write_file(stem + ".svg", speed_figure({document}, Paper::white).svgs.at(0));
+    write_file(stem + ".html", html_report({document}));
+  }
   if (globals.json) {
     print_json(document);
   } else {
@@ -105,7 +110,8 @@ int run_main_job(const MainJobOptions& options, const Globals& globals) {
       fmt::print("noise: the times of {} of {} shapes scatter by more than 5%; is something else running?\n",
                  noisy, results.size());
     }
-    fmt::print("report: {0}.md ({0}.json{1})\n", stem, picture ? fmt::format(", {}.svg", stem) : "");
+    fmt::print("report: {0}.md ({0}.json{1}\n", stem,
+               picture ? fmt::format(", {0}.svg); page: {0}.html", stem) : ")");
   }
   const auto failed = [](const ShapeResult& shape) {
     return std::ranges::any_of(shape.kernels, &KernelResult::failed);

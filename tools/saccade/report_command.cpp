@@ -7,6 +7,7 @@
 #include "bench_document.h"
 #include "commands.h"
 #include "plot.h"
+#include "report_html.h"
 #include "report_text.h"
 
 namespace saccade::cli {
@@ -84,12 +85,15 @@ int run_report(const ReportOptions& given, const Globals& globals) {
            updated_readme(options, documents, options.all_kernels ? Rows::all : Rows::fastest));
   }
   if (!options.out.empty()) update(options.out, whole);
+  // gnuplot's next version may draw the same data otherwise, so --check leaves pictures alone.
   if (!options.svg.empty() && !options.check) {
-    plot_speed(documents, options.svg);
-    changed.push_back(options.svg);
-    if (!globals.json) fmt::print("written: {}\n", options.svg);
+    const Figure figure = speed_figure(documents, Paper::white);
+    if (figure.svgs.empty()) throw CommandError(kBadInput, "--svg: " + figure.left_out);
+    update(options.svg, figure.svgs.front());
   }
-  const bool to_stdout = options.readme.empty() && options.out.empty() && options.svg.empty();
+  if (!options.html.empty() && !options.check) update(options.html, html_report(documents));
+  const bool to_stdout =
+      options.readme.empty() && options.out.empty() && options.svg.empty() && options.html.empty();
   if (globals.json) {
     Json document = {{"schema", "saccade.report/1"}, {"changed", changed}};
     if (to_stdout) document["markdown"] = whole;

@@ -10,9 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string percent_cell(const Json& kernel, const char* key, bool binds) {
-  const std::string text = format_percent(kernel.at(key).get<double>());
-  return binds ? fmt::format("**{}**", text) : text;
+Table::Cell percent_cell(const Json& kernel, const char* key, bool binds) {
+  return {format_percent(kernel.at(key).get<double>()), binds ? Table::Style::strong : Table::Style::plain};
 }
 
 std::string time_cell(const Json& time) {
@@ -39,13 +38,13 @@ std::string bar_cell(const Json& result) {
 
 }  // namespace
 
-std::string provenance_markdown(const Json& document) {
+std::string provenance_sentence(const Json& document) {
   const Json& from = document.at("provenance");
   const Json& host = from.at("host");
   const Json& ceilings = document.at("ceilings");
   return fmt::format(
       "{} ({}), {} threads, {} caches; FMA peak {} GFLOP/s, copy {} GB/s, measured in the same run. "
-      "Saccade {} at {}{}, {} {}, {}.\n",
+      "Saccade {} at {}{}, {} {}, {}.",
       host.at("cpu").get<std::string>(), host.at("simd_target").get<std::string>(),
       document.at("threads").get<int>(), document.at("caches").get<std::string>(),
       format_number(ceilings.at("fma_gflops").get<double>()),
@@ -55,7 +54,11 @@ std::string provenance_markdown(const Json& document) {
       from.at("date").get<std::string>());
 }
 
-std::string table_markdown(const Json& document, Rows rows) {
+std::string provenance_markdown(const Json& document) {
+  return provenance_sentence(document) + "\n";
+}
+
+Table result_table(const Json& document, Rows rows) {
   using enum Table::Align;
   Table table({{"Shape"},
                {"Kernel"},
@@ -68,28 +71,36 @@ std::string table_markdown(const Json& document, Rows rows) {
                {"Extra memory", right},
                {"Bar"}});
   for (const Json& result : document.at("results")) {
-    const std::string shape = fmt::format("`{}`", result.at("shape").get<std::string>());
+    const Table::Cell shape{result.at("shape").get<std::string>(), Table::Style::code};
     bool first = true;
     for (const Json& kernel : result.at("kernels")) {
       const std::string name = kernel.at("kernel").get<std::string>();
       if (!kernel.contains("time")) {
         const std::string why = kernel.value("not_timed", "");
-        if (rows == Rows::all && !why.empty()) table.add({shape, name, why});
+        if (rows == Rows::all && !why.empty()) table.add_styled({shape, {name}, {why}});
         continue;
       }
       const bool memory_binds = result.at("bound") == "memory";
       const bool has_extra = kernel.contains("extra_bytes");
-      table.add({shape, name, time_cell(kernel.at("time")), format_number(kernel.at("gflops").get<double>()),
-                 percent_cell(kernel, "fma_percent", !memory_binds),
-                 format_number(kernel.at("gbps").get<double>()),
-                 percent_cell(kernel, "read_percent", memory_binds), speedup_cell(kernel),
-                 has_extra ? format_bytes(kernel.at("extra_bytes").get<double>()) : "",
-                 first ? bar_cell(result) : ""});
+      table.add_styled({shape,
+                        {name},
+                        {time_cell(kernel.at("time"))},
+                        {format_number(kernel.at("gflops").get<double>())},
+                        percent_cell(kernel, "fma_percent", !memory_binds),
+                        {format_number(kernel.at("gbps").get<double>())},
+                        percent_cell(kernel, "read_percent", memory_binds),
+                        {speedup_cell(kernel)},
+                        {has_extra ? format_bytes(kernel.at("extra_bytes").get<double>()) : ""},
+                        {first ? bar_cell(result) : ""}});
       first = false;
       if (rows == Rows::fastest) break;
     }
   }
-  return table.markdown();
+  return table;
+}
+
+std::string table_markdown(const Json& document, Rows rows) {
+  return result_table(document, rows).markdown();
 }
 
 std::optional<std::string> replace_between_markers(const std::string& text, const std::string& name,

@@ -1,9 +1,11 @@
-// Benchmark documents as Markdown, and Markdown between markers.
+// Benchmark documents as tables and sentences, and Markdown between markers.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+
+#include "console.h"
 
 namespace saccade::cli {
 
@@ -13,9 +15,12 @@ enum class Rows {
   all,
 };
 
-/// Where, when and from what the numbers come, in one paragraph.
+/// Where, when and from what the numbers come, in one paragraph; as Markdown it ends its line.
+[[nodiscard]] std::string provenance_sentence(const nlohmann::ordered_json& document);
 [[nodiscard]] std::string provenance_markdown(const nlohmann::ordered_json& document);
-/// The table of a document. The percentage of the ceiling that binds the shape is bold.
+/// The table of a document, from which Markdown and HTML are made alike. The percentage of the ceiling that
+/// binds the shape is strong.
+[[nodiscard]] Table result_table(const nlohmann::ordered_json& document, Rows rows);
 [[nodiscard]] std::string table_markdown(const nlohmann::ordered_json& document, Rows rows);
 
 /// `text` with what stands between "<!-- saccade:NAME begin -->" and "<!-- saccade:NAME end -->" replaced;
