@@ -60,7 +60,9 @@ Provenance collect_provenance(std::uint64_t seed, std::string command_line) {
           .version = SACCADE_VERSION,
           .compiler = SACCADE_COMPILER,
           .flags = SACCADE_FLAGS,
+          .toolkit = "none",
           .host = describe_host(),
+          .gpus = read_gpus(),
           .date = utc_now(),
           .seed = seed,
           .command_line = std::move(command_line)};
@@ -76,15 +78,12 @@ void to_json(nlohmann::ordered_json& json, const Host& host) {
 }
 
 void to_json(nlohmann::ordered_json& json, const Provenance& provenance) {
-  json = {{"commit", provenance.commit},
-          {"dirty", provenance.dirty},
-          {"version", provenance.version},
-          {"compiler", provenance.compiler},
-          {"flags", provenance.flags},
-          {"host", provenance.host},
-          {"date", provenance.date},
-          {"seed", provenance.seed},
-          {"command_line", provenance.command_line}};
+  json = {{"commit", provenance.commit},   {"dirty", provenance.dirty},
+          {"version", provenance.version}, {"compiler", provenance.compiler},
+          {"flags", provenance.flags},     {"toolkit", provenance.toolkit},
+          {"host", provenance.host},       {"driver", provenance.gpus.driver},
+          {"gpus", provenance.gpus.gpus},  {"date", provenance.date},
+          {"seed", provenance.seed},       {"command_line", provenance.command_line}};
 }
 
 }  // namespace saccade::measure

@@ -5,6 +5,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "measure/gpu.h"
+
 namespace saccade::measure {
 
 /// The host as far as it matters to a measurement.
@@ -25,7 +27,9 @@ struct Provenance {
   std::string version;
   std::string compiler;
   std::string flags;
+  std::string toolkit;  ///< CUDA's version at build time; "none" without CUDA kernels
   Host host;
+  Gpus gpus;         ///< their clocks at this moment
   std::string date;  ///< UTC, ISO 8601
   std::uint64_t seed = 0;
   std::string command_line;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "measure/cache.h"
+#include "measure/gpu.h"
 #include "measure/memory.h"
 #include "measure/provenance.h"
 
@@ -44,6 +45,31 @@ TEST(CacheEvictor, IsLargerThanTheCaches) {
   CacheEvictor evict;
   EXPECT_GE(evict.bytes(), 2 * largest_cache_bytes());
   evict();
+}
+
+TEST(Gpus, AreListedOrTheReasonIsGiven) {
+  const Gpus found = read_gpus();
+  EXPECT_EQ(found.gpus.empty(), !found.why_none.empty());
+  for (const GpuState& gpu : found.gpus) {
+    EXPECT_FALSE(gpu.name.empty());
+    EXPECT_FALSE(found.driver.empty());
+    EXPECT_LE(gpu.sm_clock_mhz, gpu.max_sm_clock_mhz);
+    EXPECT_GT(gpu.max_memory_clock_mhz, 0U);
+  }
+}
+
+TEST(Gpus, TellHeatAndPowerFromOtherReasons) {
+  EXPECT_TRUE(reasons_of(0).empty());
+  EXPECT_EQ(reasons_of(0x45), (std::vector<std::string>{"idle", "power cap", "heat (hardware)"}));
+  EXPECT_EQ(reasons_of(0x1000), std::vector<std::string>{"0x1000"});
+  const auto throttled = [](std::uint64_t bits) {
+    GpuState gpu;
+    gpu.held_back_by = reasons_of(bits);
+    return is_throttled(gpu);
+  };
+  for (const std::uint64_t bits : {0x04, 0x08, 0x20, 0x40, 0x80, 0x41}) EXPECT_TRUE(throttled(bits)) << bits;
+  for (const std::uint64_t bits : {0x00, 0x01, 0x02, 0x10, 0x100, 0x1000})
+    EXPECT_FALSE(throttled(bits)) << bits;
 }
 
 TEST(Provenance, NamesSourceBuildMachineAndCall) {

@@ -90,9 +90,9 @@ std::vector<BarResult> judge_bars(const ShapeResult& shape) {
       result.met = result.value <= bar.value;
     } else {
       const double rate =
-          (bar.what == Bar::What::fma ? flops(problem) : min_bytes(problem)) / chosen->seconds.median;
+          (bar.what == Bar::What::fma ? flops(problem) : min_bytes(problem)) / chosen->seconds.min;
       const double ceiling =
-          bar.what == Bar::What::fma ? shape.fma_flops_per_second : shape.read_bytes_per_second;
+          bar.what == Bar::What::fma ? shape.best_fma_flops_per_second : shape.best_read_bytes_per_second;
       result.value = 100 * rate / ceiling;
       result.met = result.value >= bar.value;
     }

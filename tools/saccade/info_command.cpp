@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <saccade/plan.h>
@@ -48,6 +49,12 @@ void print_info(const measure::Provenance& provenance, const CudaDevices& cuda) 
                format_bytes(static_cast<double>(device.memory_bytes)));
   }
   if (cuda.devices.empty()) fmt::print("  cuda      none: {}\n", cuda.why_none);
+  for (const measure::GpuState& gpu : provenance.gpus.gpus) {
+    fmt::print("  clocks    {}: SM {} of {} MHz, memory {} of {} MHz, {} W, {} C, driver {}{}{}\n", gpu.name,
+               gpu.sm_clock_mhz, gpu.max_sm_clock_mhz, gpu.memory_clock_mhz, gpu.max_memory_clock_mhz,
+               gpu.power_watts, gpu.temperature_celsius, provenance.gpus.driver,
+               gpu.held_back_by.empty() ? "" : "; held back by: ", fmt::join(gpu.held_back_by, ", "));
+  }
   fmt::print("\nkernels, in the planner's order\n");
   Table table({{"name"}, {"device"}, {"what it does"}});
   for (const KernelInfo& kernel : kernels()) {

@@ -30,8 +30,9 @@ std::string speedup_cell(const Json& kernel) {
 std::string bar_cell(const Json& result) {
   std::string text;
   for (const Json& bar : result.value("bars", Json::array())) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", bar.at("bar").get<std::string>(),
-                        bar.at("met").get<bool>() ? "met" : "not met");
+    text += fmt::format("{}{}: {} ({})", text.empty() ? "" : "; ", bar.at("bar").get<std::string>(),
+                        bar.at("met").get<bool>() ? "met" : "not met",
+                        format_number(bar.at("value").get<double>()));
   }
   return text;
 }
