@@ -256,12 +256,12 @@ HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count)
   return visible;
 }
 
-/// Turns a row's scores into weights, updates m and l, and returns what o must be multiplied by.
+/// Applies softcap, ALiBi, mask and limits to a row's scores and returns their maxima, lane by lane.
 template <class T>
-HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
+HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange& seen, std::int64_t at,
+                             std::int64_t count) {
   const Floats d;
   const std::int64_t lanes = lane_count();
-  const KeyRange seen = w.visible(row);
   // Keys are counted from the tile's first in their stream; what differs by stream is repeated lane by lane.
   constexpr std::int64_t kPattern = std::max<std::int64_t>(kStreams, HWY_MAX_BYTES / sizeof(float));
   HWY_ALIGN float begins[kPattern], ends[kPattern], diagonals[kPattern];
@@ -278,7 +278,6 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at
   const Vec slope = hn::Set(d, w.p.alibi ? kLog2e * w.t.alibi_slopes[slope_at] : 0.0F);
   const Vec hidden = hn::Set(d, -kInfinity);
   float* scores = w.scores + row * kKeyTile;
-
   Vec max = hidden;
   for (std::int64_t j = 0; j < count; j += lanes) {
     const Vec key = hn::Load(d, kPlaces.in_stream + j);
@@ -296,6 +295,33 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at
     max = hn::Max(max, s);
     hn::StoreU(s, d, scores + j);
   }
+  return max;
+}
+
+/// The same for a whole tile of plain scores, of which every one counts.
+template <class T>
+HWY_INLINE Vec maxima(const Work<T>& w, std::int64_t row) {
+  const Floats d;
+  const float* scores = w.scores + row * kKeyTile;
+  Vec max = hn::LoadU(d, scores);
+  for (std::int64_t j = lane_count(); j < kKeyTile; j += lane_count())
+    max = hn::Max(max, hn::LoadU(d, scores + j));
+  return max;
+}
+
+/// Turns a row's scores into weights, updates m and l, and returns what o must be multiplied by.
+template <class T>
+HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
+  const Floats d;
+  const std::int64_t lanes = lane_count();
+  const KeyRange seen = w.visible(row);
+  const KeyRange& keys = w.streams.keys;
+  const bool plain = w.p.softcap == 0 && !w.p.alibi && w.p.mask == MaskKind::none;
+  // Streams end in their order, so the last one tells.
+  const bool whole = count == kKeyTile && seen.begin <= keys.begin && seen.end >= keys.end &&
+                     w.streams.first(kStreams - 1) + at + kKeyTile / kStreams <= w.streams.end(kStreams - 1);
+  const Vec max = plain && whole ? maxima(w, row) : modify_scores(w, row, seen, at, count);
+  float* scores = w.scores + row * kKeyTile;
   const float old_m = w.state.m[row];
   const float m = std::max(old_m, hn::GetLane(hn::MaxOfLanes(d, max)));
   const float reference = m == -kInfinity ? 0 : m;
