@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "cpu/finish_row.h"
 
@@ -11,6 +12,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/decode_simd.cpp"
 #include "cpu/simd_targets.h"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
@@ -30,6 +32,11 @@ using decode::Unit;
 /// Values that all columns are accumulated for before the next ones are touched: few enough that arithmetic
 /// on these overlaps with waiting for the next.
 constexpr std::int64_t kValueGroup = 16;
+
+/// With so many query rows a core is too busy to run far ahead of its reads by itself, so it asks for keys
+/// and values early. With fewer, asking only costs.
+constexpr int kFetchingRows = 4;
+constexpr std::int64_t kRowsAhead = 8;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -99,6 +106,12 @@ struct Work {
   }
 };
 
+template <class T>
+HWY_INLINE void fetch_row(const T* row, std::int64_t length) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < length; i += kLine) hwy::Prefetch(row + i);
+}
+
 HWY_INLINE std::int64_t lane_count() {
   return static_cast<std::int64_t>(hn::Lanes(Floats()));
 }
@@ -109,6 +122,38 @@ HWY_INLINE Vec load_tail(const T* from, std::int64_t count) {
   HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)] = {};
   for (std::int64_t n = 0; n < count; ++n) buffer[n] = to_float(from[n]);
   return hn::Load(Floats(), buffer);
+}
+
+// Two bf16 numbers in 32 bits are two floats after a shift and a mask, half the work of widening each: the
+// even and the odd numbers of a block of two vectors. So rows of q and o that meet bf16 keys and values keep
+// the even columns of every whole block before its odd ones.
+template <class T>
+constexpr bool kSplitPairs = std::is_same_v<T, BF16>&& HWY_TARGET != HWY_SCALAR;
+
+/// Two vectors of a row in the order in which q and o have them.
+template <class T>
+HWY_INLINE void load_pair(const T* from, Vec& first, Vec& second) {
+  const Floats d;
+  if constexpr (kSplitPairs<T>) {
+    const hn::RebindToUnsigned<Floats> du;
+    const auto both = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(from));
+    first = hn::BitCast(d, hn::ShiftLeft<16>(both));
+    second = hn::BitCast(d, hn::And(both, hn::Set(du, 0xffff0000U)));
+  } else {
+    first = load_as_float(d, from);
+    second = load_as_float(d, from + lane_count());
+  }
+}
+
+/// Calls `move(natural, split)` for every column of the whole blocks of a row that is kept split.
+template <class T, class Move>
+HWY_INLINE void for_each_split(std::int64_t columns, const Move& move) {
+  if constexpr (kSplitPairs<T>) {
+    const std::int64_t lanes = lane_count();
+    for (std::int64_t block = 0; block + 2 * lanes <= columns; block += 2 * lanes) {
+      for (std::int64_t n = 0; n < 2 * lanes; ++n) move(block + n, block + n / 2 + n % 2 * lanes);
+    }
+  }
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -161,10 +206,17 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
   };
   const T* const* keys = w.keys + j;
   std::int64_t n = 0;
-  for (; n + lanes <= dim; n += lanes) {
+  for (; n + 2 * lanes <= dim; n += 2 * lanes) {
+    Vec even[4], odd[4];
+    for (int k = 0; k < 4; ++k) load_pair(keys[k] + n, even[k], odd[k]);
+    step(n, even);
+    step(n + lanes, odd);
+  }
+  if (n + lanes <= dim) {
     Vec key[4];
     for (int k = 0; k < 4; ++k) key[k] = load_as_float(d, keys[k] + n);
     step(n, key);
+    n += lanes;
   }
   if (n < dim) {
     Vec key[4];
@@ -187,10 +239,15 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
   }
   const float* HWY_RESTRICT weights = w.scores + row * kKeyTile;
   for (std::int64_t j = begin; j < end; ++j) {
+    if (kRows == kFetchingRows && row == 0 && c == 0 && j + kRowsAhead < kKeyTile) {
+      fetch_row(w.values[j + kRowsAhead], w.p.dim_v);
+    }
     const T* value = w.values[j] + c;
     Vec v[kVectors];
-    for (int i = 0; i < kVectors; ++i) {
-      v[i] = whole ? load_as_float(d, value + i * lanes) : load_tail(value, w.p.dim_v - c);
+    if constexpr (kVectors == 1) {
+      v[0] = whole ? load_as_float(d, value) : load_tail(value, w.p.dim_v - c);
+    } else {
+      for (int i = 0; i < kVectors; i += 2) load_pair(value + i * lanes, v[i], v[i + 1]);
     }
     for (int r = 0; r < kRows; ++r) {
       const Vec weight = hn::Set(d, weights[r * kKeyTile + j]);
@@ -222,7 +279,14 @@ HWY_INLINE void accumulate_columns(const Work<T>& w, std::int64_t row, std::int6
 /// values.
 template <int kRows, class T>
 HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
-  for (std::int64_t j = 0; j < count; j += 4) dots<kRows>(w, row, j);
+  for (std::int64_t j = 0; j < count; j += 4) {
+    if (kRows == kFetchingRows && row == 0) {
+      for (std::int64_t k = j; k < j + 4; ++k) {
+        if (k + kRowsAhead < kKeyTile) fetch_row(w.keys[k + kRowsAhead], w.p.dim_qk);
+      }
+    }
+    dots<kRows>(w, row, j);
+  }
   float alpha[kRows] = {};
   for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, at, count);
   for (std::int64_t j = 0; j < count; j += kValueGroup) {
@@ -337,7 +401,8 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at
   return alpha;
 }
 
-/// Lists the tile's rows of K or V. Where a stream has ended, its last row (or the unit's first) stands in.
+/// Lists the tile's rows of K or V. Where a stream has ended, its last row (or the unit's first) stands in,
+/// and the last one of all behind a tile that is not full.
 template <class T>
 HWY_INLINE void list_rows(const Work<T>& w, const void* tensor, const Strides& strides, std::int64_t at,
                           std::int64_t count, const T** rows) {
@@ -357,6 +422,7 @@ HWY_INLINE void list_rows(const Work<T>& w, const void* tensor, const Strides& s
       }
     }
   }
+  std::fill(rows + count, rows + kKeyTile, rows[count - 1]);
 }
 
 template <class T>
@@ -366,7 +432,11 @@ HWY_INLINE void attend_typed(const Work<T>& w) {
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
     const T* from =
         static_cast<const T*>(w.t.q) + query_offset(w.p, w.p.q, w.unit.sequence, w.head(row), w.query(row));
-    convert_row(from, w.p.dim_qk, scale, w.q + row * w.sizes.dim_qk);
+    float* q = w.q + row * w.sizes.dim_qk;
+    convert_row(from, w.p.dim_qk, scale, q);
+    for_each_split<T>(w.p.dim_qk, [&](std::int64_t natural, std::int64_t split) {
+      q[split] = scale * to_float(from[natural]);
+    });
   }
   std::fill_n(w.state.m, w.sizes.rows, -kInfinity);
   std::fill_n(w.state.l, w.sizes.rows, 0.0F);
@@ -394,7 +464,11 @@ HWY_INLINE void finish_typed(const Unit& unit, const Sizes& sizes, const State& 
     const std::int64_t head = unit.head_kv * p.group() + row % p.group();
     const float weight = finish_row(p, t, unit.sequence, head, query, state.m[row], state.l[row]);
     T* to = static_cast<T*>(t.o) + query_offset(p, p.o, unit.sequence, head, query);
-    store_row(state.o + row * sizes.dim_v, p.dim_v, weight, to);
+    const float* o = state.o + row * sizes.dim_v;
+    store_row(o, p.dim_v, weight, to);
+    for_each_split<T>(p.dim_v, [&](std::int64_t natural, std::int64_t split) {
+      to[natural] = from_float<T>(weight * o[split]);
+    });
   }
 }
 

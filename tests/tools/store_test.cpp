@@ -78,6 +78,16 @@ TEST_F(StoredRuns, CompareTakesRunsPrefixesAndFiles) {
   EXPECT_EQ(run("compare " + before + " latest").exit_code, 2);
 }
 
+TEST_F(StoredRuns, ReportShowsTheLatestRunAndAnyOther) {
+  const json first = bench("'b1 h2 l64 d32 f32'");
+  (void)bench("'b1 h1 l16 d16 f16'");
+  EXPECT_THAT(run("report").out, HasSubstr("`b1 h1 l16 d16 f16`"));
+  const std::string id = first.at("run");
+  EXPECT_THAT(run("report " + id).out, HasSubstr("`b1 h2 l64 d32 f32`"));
+  EXPECT_THAT(run("report " + id + " latest").out, HasSubstr("`b1 h1 l16 d16 f16`"));
+  EXPECT_EQ(run_saccade("report --store '" + folder_.file("none.db") + "'").exit_code, 2);
+}
+
 TEST_F(StoredRuns, EvidenceGoesOutAndComesBackTheSame) {
   const json document = bench();
   const std::string file = folder_.file("evidence/run.json"), again = folder_.file("again.json");
