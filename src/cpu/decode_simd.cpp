@@ -44,7 +44,10 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 struct Places {
   HWY_ALIGN float in_stream[kKeyTile];
   constexpr Places() : in_stream() {
-    for (std::int64_t n = 0; n < kKeyTile; ++n) in_stream[n] = static_cast<float>(n / kStreams);
+    for (std::int64_t n = 0; n < kKeyTile; ++n) {
+      const std::int64_t place = n / kStreams;
+      in_stream[n] = static_cast<float>(place);
+    }
   }
 };
 constexpr Places kPlaces;
@@ -449,9 +452,8 @@ HWY_INLINE void attend_typed(const Work<T>& w) {
     list_rows(w, w.t.k, w.p.k, at, count, w.keys);
     list_rows(w, w.t.v, w.p.v, at, count, w.values);
     std::int64_t row = 0;
-    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
-    for (; row + 1 < w.unit.rows; row += 2) attend_rows<2>(w, row, at, count);
-    for (; row < w.unit.rows; ++row) attend_rows<1>(w, row, at, count);
+    for (; row + 1 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
+    if (row < w.unit.rows) attend_rows<1>(w, row, at, count);
   }
 }
 
