@@ -133,8 +133,8 @@ Speedup compare(std::span<const double> candidate, std::span<const double> basel
   std::mt19937_64 random(seed);
   const Interval interval =
       paired ? paired_ratio(candidate, baseline, random) : independent_ratio(candidate, baseline, random);
-  return {median(baseline) / median(candidate), interval,
-          judge(interval, std::min(candidate.size(), baseline.size()))};
+  const double ratio = median(baseline) / median(candidate);
+  return {ratio, interval, judge(ratio, interval, std::min(candidate.size(), baseline.size()))};
 }
 
 }  // namespace
@@ -182,11 +182,11 @@ std::string_view to_string(Verdict verdict) {
   return "unclear";
 }
 
-Verdict judge(const Interval& interval, std::size_t fewest_samples) {
+Verdict judge(double ratio, const Interval& interval, std::size_t fewest_samples) {
   // A handful of samples only speaks about differences that no noise of this kind makes.
   const double margin = fewest_samples < kFewSamples ? 0.25 : 0.0;
-  if (interval.low > 1 + margin) return Verdict::faster;
-  if (interval.high < 1 / (1 + margin)) return Verdict::slower;
+  if (interval.low > 1 + margin && ratio > 1 + kSameMargin) return Verdict::faster;
+  if (interval.high < 1 / (1 + margin) && ratio < 1 / (1 + kSameMargin)) return Verdict::slower;
   const bool narrow = interval.low > 1 - kSameMargin && interval.high < 1 + kSameMargin;
   return narrow && fewest_samples >= kFewSamples ? Verdict::same : Verdict::unclear;
 }

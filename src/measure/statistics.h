@@ -46,13 +46,14 @@ struct Summary {
 /// How a candidate compares with a baseline.
 enum class Verdict {
   faster,
-  same,  ///< the interval of the ratio contains 1 and lies within kSameMargin of it
+  same,  ///< the interval of the ratio lies within kSameMargin of 1
   slower,
-  unclear,  ///< the interval contains 1 but is too wide to say "same", or the samples are too few
+  unclear,  ///< neither: the interval is too wide, or the samples are too few
 };
 [[nodiscard]] std::string_view to_string(Verdict verdict);
 
-/// Closer to 1 than this nobody cares.
+/// Closer to 1 than this no difference is called: where two buffers happen to lie in memory makes as much,
+/// and stays the same however often it is sampled.
 inline constexpr double kSameMargin = 0.02;
 
 /// median(baseline) / median(candidate): above 1 the candidate is faster.
@@ -71,8 +72,8 @@ struct Speedup {
 [[nodiscard]] Speedup independent_speedup(std::span<const double> candidate, std::span<const double> baseline,
                                           std::uint64_t seed);
 
-/// What an interval of the ratio says when the shorter list has this many samples.
-[[nodiscard]] Verdict judge(const Interval& interval, std::size_t fewest_samples);
+/// What a ratio and its interval say when the shorter list has this many samples.
+[[nodiscard]] Verdict judge(double ratio, const Interval& interval, std::size_t fewest_samples);
 
 /// When sampling may end: the width of the median's interval as a share of the median.
 struct StoppingRule {

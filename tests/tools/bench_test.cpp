@@ -1,4 +1,6 @@
 // What bench and the main job write; never how fast anything is.
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
 
@@ -64,7 +66,8 @@ TEST(BenchCommand, SaysWhenItDidNotVerify) {
   const CommandResult result =
       run_saccade(std::string("bench 'b1 h1 l16 d16 f32' --no-verify --json") + kQuick);
   ASSERT_EQ(result.exit_code, 0);
-  for (const nlohmann::json& kernel : result.json().at("results")[0].at("kernels")) {
+  const nlohmann::json document = result.json();
+  for (const nlohmann::json& kernel : document.at("results")[0].at("kernels")) {
     EXPECT_TRUE(!kernel.contains("time") || kernel.at("verified").is_null());
   }
 }
@@ -87,6 +90,36 @@ TEST(BenchCommand, HoldsBarsAgainstThePlannersChoice) {
   const CommandResult unchecked = run_saccade("bench --cases '" + hard + "'" + kQuick);
   EXPECT_EQ(unchecked.exit_code, 0);
   EXPECT_NE(unchecked.out.find("NOT MET"), std::string::npos);
+}
+
+// The same kernel under two names, on the real clock of a machine that other tests keep busy. A right
+// interval of 95% is wrong one time in twenty; SACCADE_COMPARISONS=200 makes the count mean something.
+TEST(BenchCommand, ComparedWithItselfAKernelIsHardlyEverFasterOrSlower) {
+  const char* const asked = std::getenv("SACCADE_COMPARISONS");
+  const int comparisons = asked == nullptr ? 20 : std::atoi(asked);
+  const TemporaryFolder folder;
+  std::string cases;
+  for (int i = 0; i < comparisons; ++i) cases += "b1 h2 l128 d64 f32\n";
+  const CommandResult result = run_saccade(
+      "bench --json --no-verify --budget 0.3 --kernel cpu_blocked --kernel "
+      "cpu_blocked:splits=1 --cases '" +
+      folder.write("same.txt", cases) + "'");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  int wrong = 0, seen = 0;
+  const nlohmann::json document = result.json();
+  for (const nlohmann::json& shape : document.at("results")) {
+    for (const nlohmann::json& kernel : shape.at("kernels")) {
+      if (!kernel.contains("speedup")) continue;
+      const std::string verdict = kernel.at("speedup").at("verdict");
+      wrong += verdict == "faster" || verdict == "slower" ? 1 : 0;
+      ++seen;
+    }
+  }
+  RecordProperty("wrong", wrong);
+  std::printf("%d of %d comparisons called faster or slower\n", wrong, seen);
+  EXPECT_EQ(seen, comparisons);
+  // 7% of many; of few, what chance allows a test that runs every day.
+  EXPECT_LE(wrong, comparisons >= 200 ? comparisons * 7 / 100 : 3 + comparisons * 7 / 100);
 }
 
 TEST(MainJob, WritesAReportAndSaysWhere) {

@@ -207,8 +207,14 @@ Json bench_document(const store::WholeRun& whole) {
       {"schema", kBenchSchema}, {"run", run.id}, {"finished", run.finished}, {"provenance", run.provenance}};
   document.update(run.details);
   Json& results = document["results"] = Json::array();
+  const Measurement* first =
+      nullptr;  // of the shape at hand; when it comes again, the shape was measured again
   for (const Measurement& m : whole.measurements) {
-    if (results.empty() || results.back().at("shape") != m.shape) results.push_back(shape_json(m));
+    const bool again = first != nullptr && m.kernel == first->kernel && m.timer == first->timer;
+    if (first == nullptr || first->shape != m.shape || again) {
+      results.push_back(shape_json(m));
+      first = &m;
+    }
     Json& shape = results.back();
     shape["kernels"].push_back(kernel_json(m));
     for (const Json& bar : m.details.value("bars", Json::array())) shape["bars"].push_back(bar);

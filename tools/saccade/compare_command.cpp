@@ -26,8 +26,9 @@ measure::Speedup compare(const Measurement& before, const Measurement& after) {
   }
   const measure::Interval interval{before.seconds.interval.low / after.seconds.interval.high,
                                    before.seconds.interval.high / after.seconds.interval.low};
-  return {before.seconds.median / after.seconds.median, interval,
-          measure::judge(interval, std::min(before.seconds.samples, after.seconds.samples))};
+  const double ratio = before.seconds.median / after.seconds.median;
+  return {ratio, interval,
+          measure::judge(ratio, interval, std::min(before.seconds.samples, after.seconds.samples))};
 }
 
 /// What makes two runs hard to compare.
