@@ -16,6 +16,10 @@ namespace saccade {
 struct Machine {
   Device device;
   int threads = 1;  ///< CPU threads it may use at most.
+  // Of a CUDA device; 0 on the CPU.
+  int compute_capability = 0;  ///< 90 for 9.0
+  int multiprocessors = 0;
+  std::size_t shared_bytes_per_block = 0;  ///< what a block may ask for at most
 };
 
 /// A kernel bound to a problem and a configuration.

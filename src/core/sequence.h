@@ -1,4 +1,5 @@
-// Where the rows of one batch entry lie, whatever the layout.
+// Where the rows of one batch entry lie, whatever the layout. All constexpr, so that device code can call
+// them too.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ struct Sequence {
 };
 
 /// Reads the lengths of batch entry `b`. The tensors must have been validated.
-inline Sequence sequence(const Problem& p, const Tensors& t, std::int64_t b) {
+constexpr Sequence sequence(const Problem& p, const Tensors& t, std::int64_t b) {
   Sequence s{.batch = b, .len_q = p.len_q, .len_kv = p.len_kv};
   if (p.ragged_q) {
     s.first_q = t.cu_seqlens_q[b];
@@ -37,21 +38,21 @@ inline Sequence sequence(const Problem& p, const Tensors& t, std::int64_t b) {
 }
 
 /// Element offset of row i of head h in q or o.
-inline std::int64_t query_offset(const Problem& p, const Strides& strides, const Sequence& s,
-                                 std::int64_t head, std::int64_t i) {
+constexpr std::int64_t query_offset(const Problem& p, const Strides& strides, const Sequence& s,
+                                    std::int64_t head, std::int64_t i) {
   const std::int64_t start = p.ragged_q ? s.first_q * strides.row : s.batch * strides.batch;
   return start + head * strides.head + i * strides.row;
 }
 
 /// Element offset of row i of head h in lse.
-inline std::int64_t lse_offset(const Problem& p, const Sequence& s, std::int64_t head, std::int64_t i) {
+constexpr std::int64_t lse_offset(const Problem& p, const Sequence& s, std::int64_t head, std::int64_t i) {
   const std::int64_t start = p.ragged_q ? s.first_q * p.lse_strides.row : s.batch * p.lse_strides.batch;
   return start + head * p.lse_strides.head + i * p.lse_strides.row;
 }
 
 /// Element offset of key j of kv head g in k or v.
-inline std::int64_t key_offset(const Problem& p, const Tensors& t, const Strides& strides, const Sequence& s,
-                               std::int64_t head, std::int64_t j) {
+constexpr std::int64_t key_offset(const Problem& p, const Tensors& t, const Strides& strides,
+                                  const Sequence& s, std::int64_t head, std::int64_t j) {
   switch (p.kv_layout) {
     case KvLayout::paged: {
       const std::int64_t page = t.block_table[s.batch * p.pages_per_sequence + j / p.page_size];
@@ -66,8 +67,8 @@ inline std::int64_t key_offset(const Problem& p, const Tensors& t, const Strides
 }
 
 /// Element offset of the pair (i, j) in the mask.
-inline std::int64_t mask_offset(const Problem& p, const Sequence& s, std::int64_t head, std::int64_t i,
-                                std::int64_t j) {
+constexpr std::int64_t mask_offset(const Problem& p, const Sequence& s, std::int64_t head, std::int64_t i,
+                                   std::int64_t j) {
   const MaskStrides& m = p.mask_strides;
   return s.batch * m.batch + head * m.head + i * m.row + j * m.key;
 }
@@ -79,7 +80,7 @@ struct KeyRange {
 };
 
 /// The keys that the causal mask and the window leave to query i; empty as begin == end.
-inline KeyRange visible_keys(const Problem& p, const Sequence& s, std::int64_t i) {
+constexpr KeyRange visible_keys(const Problem& p, const Sequence& s, std::int64_t i) {
   const std::int64_t center = i + s.diagonal;
   const std::int64_t right = p.causal ? 0 : p.window_right;
   // Windows may be as large as kUnbounded, so compare before adding.

@@ -1,0 +1,86 @@
+// Launching a kernel on either machine.
+#pragma once
+
+#include <string>
+
+#include <saccade/run.h>
+#include <saccade/status.h>
+
+#include "cuda/ptx/machine.h"
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#else
+#include "emu/session.h"
+#endif
+
+namespace saccade::SACCADE_MACHINE {
+
+/// How many threads a launch has, and what they share.
+struct Grid {
+  ptx::Index3 blocks{1, 1, 1};
+  int threads = 32;
+  int cluster = 1;  ///< blocks along x that form a cluster
+  std::size_t shared_bytes = 0;
+};
+
+/// Where a launch goes: a stream on the GPU; in the emulator, the memory it may touch.
+struct Target {
+#ifdef __CUDACC__
+  Stream stream = nullptr;
+#else
+  const emu::GlobalMemory* memory = nullptr;
+#endif
+};
+
+#ifdef __CUDACC__
+/// A CUDA error as a status; `what` names the call.
+[[nodiscard]] inline Status to_status(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return {};
+  (void)cudaGetLastError();  // it would be reported again by the next launch
+  return {Code::internal, std::string(what) + " failed: " + cudaGetErrorString(error)};
+}
+
+/// Enqueues kernel(argument). Shared memory beyond 48 KB is asked for on the way.
+template <class Argument>
+[[nodiscard]] Status launch(const char* name, void (*kernel)(Argument), const Grid& grid,
+                            const Target& target, const Argument& argument) {
+  constexpr std::size_t kWithoutAsking = 48 << 10;
+  if (grid.shared_bytes > kWithoutAsking) {
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(grid.shared_bytes));
+    if (error != cudaSuccess) return to_status(error, name);
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks.x), static_cast<unsigned>(grid.blocks.y),
+                        static_cast<unsigned>(grid.blocks.z));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(target.stream);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+  config.attrs = &cluster;
+  config.numAttrs = grid.cluster > 1 ? 1 : 0;
+  return to_status(cudaLaunchKernelEx(&config, kernel, argument), name);
+}
+#else
+template <class Argument>
+[[nodiscard]] Status launch(const char* name, void (*kernel)(Argument), const Grid& grid,
+                            const Target& target, const Argument& argument) {
+  const emu::Shape shape{
+      name,
+      {static_cast<std::uint32_t>(grid.blocks.x), static_cast<std::uint32_t>(grid.blocks.y),
+       static_cast<std::uint32_t>(grid.blocks.z)},
+      static_cast<std::uint32_t>(grid.threads),
+      static_cast<std::uint32_t>(grid.cluster),
+      grid.shared_bytes};
+  try {
+    emu::launch_in_session(shape, *target.memory, [&] { kernel(argument); });
+  } catch (const emu::Error& error) {
+    return {Code::internal, error.what()};
+  }
+  return {};
+}
+#endif
+
+}  // namespace saccade::SACCADE_MACHINE

@@ -1,0 +1,42 @@
+// Copies from global to shared memory that pass the registers by (Ampere and later).
+#pragma once
+
+#include "cuda/ptx/machine.h"
+
+namespace saccade::SACCADE_MACHINE::ptx {
+
+#ifdef __CUDACC__
+/// An address of shared memory as instructions want it.
+SACCADE_DEVICE std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+/// Starts a copy of 16 bytes, zeros where not `valid`. `from` must be an address all the same; it is not read
+/// then.
+SACCADE_DEVICE void copy_async_16(void* to, const void* from, bool valid = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+/// Closes the group of copies that this thread has started since the last one.
+SACCADE_DEVICE void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until at most kLeft of this thread's newest groups are unfinished. Others need a barrier besides.
+template <int kLeft>
+SACCADE_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+#else
+SACCADE_DEVICE void copy_async_16(void* to, const void* from, bool valid = true SACCADE_WHERE) {
+  emu::this_thread().copy_async(to, from, 16, valid ? 16 : 0, where);
+}
+SACCADE_DEVICE void commit_copies() {
+  emu::this_thread().commit_copies();
+}
+template <int kLeft>
+SACCADE_DEVICE void wait_copies() {
+  emu::this_thread().wait_copies(kLeft);
+}
+#endif
+
+}  // namespace saccade::SACCADE_MACHINE::ptx

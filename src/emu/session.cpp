@@ -1,0 +1,26 @@
+#include "emu/session.h"
+
+namespace saccade::emu {
+namespace {
+
+thread_local Session* innermost = nullptr;
+
+}  // namespace
+
+Session::Session(const Options& options) : options_(options), outer_(innermost) {
+  innermost = this;
+}
+
+Session::~Session() {
+  innermost = outer_;
+}
+
+void launch_in_session(const Shape& shape, const GlobalMemory& memory,
+                       const std::function<void()>& thread_main) {
+  Session* session = innermost;
+  const Counters counters =
+      launch(shape, memory, session != nullptr ? session->options_ : Options{}, thread_main);
+  if (session != nullptr) session->counters_.add(counters);
+}
+
+}  // namespace saccade::emu

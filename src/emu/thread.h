@@ -1,0 +1,250 @@
+// The emulated machine from inside: threads, warps, blocks and clusters. The emulated bodies of src/cuda/ptx
+// are written with it; kernels never see it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emu/clock.h"
+#include "emu/fiber.h"
+#include "emu/machine.h"
+#include "emu/shadow.h"
+
+namespace saccade::emu {
+
+inline constexpr std::uint32_t kWarpThreads = 32;
+inline constexpr std::uint32_t kAllLanes = ~std::uint32_t{0};
+/// What shared memory holds until it is written, and while a copy is in flight: a NaN in every format.
+inline constexpr int kPoisonByte = 0xff;
+
+class Block;
+class Cluster;
+class Thread;
+
+/// 32 threads: the unit of the race detector's clocks.
+struct Warp {
+  std::uint32_t agent = 0;  ///< index in the cluster
+  std::uint32_t epoch = 1;
+  VectorClock clock;
+  Block* block = nullptr;
+  WarpTraffic traffic;
+
+  /// Lanes that wait for each other at one instruction.
+  struct Meeting {
+    std::uint32_t mask = 0, arrived = 0;
+    const char* name = "";
+    Where where;
+    std::array<void*, kWarpThreads> arguments{};
+    std::vector<Thread*> waiting;
+  };
+  std::vector<Meeting> meetings;
+
+  /// Publishes all that the warp did and knows; what it does from now on is not part of it.
+  void release(VectorClock& into);
+  void acquire(const VectorClock& from) { clock.join(from); }
+};
+
+/// A barrier that counts threads: bar.sync's, and the cluster's.
+struct CountingBarrier {
+  std::uint32_t expected = 0, arrived = 0;
+  std::uint64_t generation = 0;
+  VectorClock arriving, released;
+  std::vector<Thread*> waiting;
+};
+
+/// An mbarrier object, known by its address.
+struct Mbarrier {
+  std::uint32_t count = 0;    ///< arrivals a phase needs
+  std::uint32_t pending = 0;  ///< arrivals still missing
+  std::int64_t bytes = 0;     ///< bytes still missing
+  std::uint32_t phase = 0;    ///< phases completed
+  std::uint32_t agent = 0;    ///< stands for the copies that complete on it
+  std::uint32_t init_thread = 0, init_stamp = 0;
+  VectorClock arriving, released;
+  std::vector<Thread*> waiting;
+};
+
+/// One block: its threads and its shared memory.
+class Block {
+ public:
+  Block(Cluster& cluster, Dim3 index, std::uint32_t rank);
+
+  Cluster& cluster;
+  Dim3 index;
+  std::uint32_t rank;  ///< in the cluster
+  std::span<std::byte> shared;
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<std::unique_ptr<Warp>> warps;
+  std::array<CountingBarrier, 16> barriers;
+  std::map<std::size_t, Mbarrier> mbarriers;  ///< by offset in shared memory
+  std::uint32_t live = 0;                     ///< threads that have not returned
+  std::unique_ptr<Shadow> shadow;
+
+ private:
+  std::unique_ptr<std::byte[], void (*)(std::byte*)> memory_;
+};
+
+/// One CUDA thread, a fiber.
+class Thread {
+ public:
+  Thread(Block& block, std::uint32_t index);
+
+  Block& block;
+  const std::uint32_t index;  ///< in the block
+  const std::uint32_t id;     ///< in the cluster
+  Warp& warp;
+  const std::uint32_t lane;
+
+  [[noreturn]] void fail(const std::string& complaint, const Where& where) const;
+  void require(bool holds, const char* complaint, const Where& where) const {
+    if (!holds) fail(complaint, where);
+  }
+
+  // Memory. All of it goes through here: shared memory of the cluster by its shadow, the rest by its range.
+  template <class T>
+  [[nodiscard]] T load(const T* from, const Where& where) {
+    read(from, sizeof(T), where);
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    return value;
+  }
+  template <class T>
+  void store(T* to, const T& value, const Where& where) {
+    write(to, sizeof(T), where);
+    std::memcpy(to, &value, sizeof(T));
+  }
+  void read(const void* from, std::size_t bytes, const Where& where);
+  void write(void* to, std::size_t bytes, const Where& where);
+  /// A read by hardware that works on its own (wgmma, bulk stores), on behalf of this thread's warp
+  /// `agent_warp`.
+  void read_asynchronously(const void* from, std::size_t bytes, std::uint32_t epoch, const Warp& agent_warp,
+                           const Where& where);
+  /// The block of the cluster whose shared memory holds the address; null for global memory.
+  [[nodiscard]] Block* owner(const void* address) const;
+  [[nodiscard]] std::size_t shared_offset(const void* address, const Where& where) const;
+
+  // Waiting.
+  /// Gives the machine to others until wake() of this thread.
+  void wait(const char* what, const Where& where);
+  /// Lets others run first.
+  void yield();
+
+  // Warp instructions: the last lane of `mask` to arrive acts for all; `arguments[lane]` points at each
+  // lane's own.
+  template <class Argument, class Act>
+  void meet(const char* name, std::uint32_t mask, Argument& argument, const Where& where, Act&& act) {
+    if (Warp::Meeting* meeting = arrive(name, mask, &argument, where)) {
+      std::array<Argument*, kWarpThreads> arguments;
+      for (std::uint32_t n = 0; n < kWarpThreads; ++n)
+        arguments[n] = static_cast<Argument*>(meeting->arguments[n]);
+      act(arguments);
+      leave(*meeting);
+    }
+  }
+  void sync_warp(std::uint32_t mask, const Where& where);
+
+  // bar.sync and bar.arrive.
+  void sync_block(std::uint32_t barrier, std::uint32_t threads, bool wait, const Where& where);
+  // barrier.cluster.arrive and .wait.
+  void arrive_cluster(const Where& where);
+  void wait_cluster(const Where& where);
+
+  // mbarriers.
+  void init_mbarrier(std::uint64_t* barrier, std::uint32_t count, const Where& where);
+  void invalidate_mbarrier(std::uint64_t* barrier, const Where& where);
+  /// Announces `bytes` and arrives `arrivals` times, in this order. The barrier may be another block's.
+  void arrive_mbarrier(std::uint64_t* barrier, std::uint32_t arrivals, std::int64_t bytes,
+                       const Where& where);
+  /// Waits until the phase of this parity is complete.
+  void wait_mbarrier(std::uint64_t* barrier, std::uint32_t parity, const Where& where);
+  [[nodiscard]] bool test_mbarrier(std::uint64_t* barrier, std::uint32_t parity, const Where& where);
+  Mbarrier& mbarrier_at(const std::uint64_t* barrier, const Where& where);
+
+  // cp.async: copies `bytes`, of which the first `valid` come from global memory and the rest are zero.
+  void copy_async(void* to, const void* from, std::uint32_t bytes, std::uint32_t valid, const Where& where);
+  void commit_copies();
+  void wait_copies(std::uint32_t groups_left);
+
+  // Fences.
+  void fence_proxy();
+
+  /// A copy into shared memory (of any block of the cluster) that completes on an mbarrier.
+  void copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* barrier,
+                        std::function<void(std::byte*)> produce, const Where& where);
+
+  [[nodiscard]] Actor actor(const Where& where);
+
+  std::uint32_t stamp = 0;  ///< instructions that matter to proxy fences, counted
+  std::uint64_t cluster_arrivals = 0;
+  Where waiting_at;
+  const char* waiting_for = nullptr;
+  std::unique_ptr<Fiber> fiber;
+
+ private:
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::uint32_t bytes, valid, group;
+  };
+  Warp::Meeting* arrive(const char* name, std::uint32_t mask, void* argument, const Where& where);
+  void leave(const Warp::Meeting& meeting);
+  void finish_copy(const Copy& copy);
+
+  std::deque<Copy> copies_;
+  std::uint32_t open_group_ = 1;
+  std::uint32_t copy_agent_ = 0;  ///< 0: none yet
+};
+
+/// Blocks that run together on one core, one thread at a time, in an order that the seed chooses.
+class Cluster {
+ public:
+  Cluster(const Shape& shape, const GlobalMemory& memory, const Options& options, std::uint64_t number,
+          const std::function<void()>& thread_main);
+  /// Runs every thread to its end.
+  void run();
+
+  void wake(Thread& thread) { runnable_.push_back(&thread); }
+  void wake_all(std::vector<Thread*>& threads);
+  /// Work of the copy engine or the matrix units, done now or at any later moment.
+  void defer(std::function<void()> work);
+  [[nodiscard]] bool chance(std::uint32_t one_in) { return random_() % one_in == 0; }
+  [[nodiscard]] std::uint32_t new_agent() { return next_agent_++; }
+  void complete_phase_if_due(Mbarrier& state);
+
+  const Shape& shape;
+  const GlobalMemory& memory;
+  const Options& options;
+  const std::uint64_t number;  ///< in the grid
+  std::uint32_t warps = 0;     ///< of all its blocks
+  std::vector<std::unique_ptr<Block>> blocks;
+  CountingBarrier barrier;
+  std::vector<std::uint32_t> fences;  ///< stamp of each thread's last proxy fence
+  Counters counters;
+
+ private:
+  void complete_one_deferred();
+  [[noreturn]] void report_deadlock() const;
+
+  const std::function<void()>& thread_main_;
+  std::mt19937_64 random_;
+  /// When deferred work completes: at once, as late as possible, or at random.
+  enum class Timing { at_once, late, random } timing_;
+  std::vector<Thread*> runnable_;
+  std::vector<std::function<void()>> deferred_;
+  std::uint32_t next_agent_;
+};
+
+/// The thread that runs now on this core.
+[[nodiscard]] Thread& this_thread();
+
+}  // namespace saccade::emu
