@@ -452,8 +452,12 @@ HWY_INLINE void attend_typed(const Work<T>& w) {
     list_rows(w, w.t.k, w.p.k, at, count, w.keys);
     list_rows(w, w.t.v, w.p.v, at, count, w.values);
     std::int64_t row = 0;
-    for (; row + 1 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
-    if (row < w.unit.rows) attend_rows<1>(w, row, at, count);
+    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
+    if (row + 1 < w.unit.rows) {
+      attend_rows<2>(w, row, at, count);
+    } else if (row < w.unit.rows) {
+      attend_rows<1>(w, row, at, count);
+    }
   }
 }
 
