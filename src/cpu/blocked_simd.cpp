@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
+#include "cpu/blocked_panel-inl.h"
 #include "cpu/simd_math-inl.h"
 // clang-format on
 
@@ -24,74 +25,7 @@ using blocked::RowBlock;
 using blocked::Sizes;
 using blocked::State;
 
-// The register block: kGroup broadcast numbers against kVectors vectors. 8 x 3 takes 35 instructions for 24
-// multiply-adds (8 x 2: 26 for 16), which matters where another hyper-thread takes half of the decoder; with
-// 16 registers 4 x 3 is the largest block that leaves room for its operands. A panel's last rows may need
-// fewer vectors, so the code for a panel is a template of their number.
-constexpr int kVectors = 3;
-#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
-constexpr int kGroup = 8;
-#else
-constexpr int kGroup = 4;
-#endif
-
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-HWY_INLINE std::int64_t rows_per_panel() {
-  return kVectors * static_cast<std::int64_t>(hn::Lanes(Floats()));
-}
-
-/// The first kCount vectors of a panel in registers.
-template <int kCount>
-struct Panel {
-  Vec v[kCount];
-
-  static HWY_INLINE Panel splat(float x) {
-    Panel p;
-    for (Vec& part : p.v) part = hn::Set(Floats(), x);
-    return p;
-  }
-  static HWY_INLINE Panel load(const float* from) {
-    const Floats d;
-    Panel p;
-    for (int i = 0; i < kCount; ++i) p.v[i] = hn::LoadU(d, from + i * static_cast<int>(hn::Lanes(d)));
-    return p;
-  }
-  HWY_INLINE void store(float* to) const {
-    const Floats d;
-    for (int i = 0; i < kCount; ++i) hn::StoreU(v[i], d, to + i * static_cast<int>(hn::Lanes(d)));
-  }
-};
-
-/// The inner loops take this many steps at a time, so every depth is padded to a multiple of it: a loop of
-/// few, long iterations is predicted to its end (3% faster than one step at a time).
-constexpr std::int64_t kSteps = 4;
-static_assert(kGroup % kSteps == 0);  // depths of whole key groups need no padding of their own
-
-/// acc[r] += sum_n a[r * a_row + n * a_step] * b[n] for r in [0, kGroup), b[n] being the panel at b + n *
-/// panel rows. Both products of attention are this: a is K with rows over keys, then V with rows over value
-/// columns.
-template <int kCount>
-HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
-                             const float* HWY_RESTRICT b, std::int64_t depth, Panel<kCount> (&acc)[kGroup]) {
-  const Floats d;
-  const std::int64_t panel = rows_per_panel();
-  const InPlace in_place(depth);
-  const float* HWY_RESTRICT a_high = a + 4 * a_row;  // a second base keeps every address within base + index
-  for (std::int64_t n = 0; n < depth; n += kSteps) {
-    for (int step = 0; step < kSteps; ++step) {
-      const auto x = Panel<kCount>::load(b + step * panel);
-      for (int r = 0; r < kGroup; ++r) {
-        const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
-        const Vec factor = hn::Set(d, row[step * a_step]);
-        for (int i = 0; i < kCount; ++i) acc[r].v[i] = in_place.multiply_add(factor, x.v[i], acc[r].v[i]);
-      }
-    }
-    a += kSteps * a_step;
-    a_high += kSteps * a_step;
-    b += kSteps * panel;
-  }
-}
 
 /// Everything attend() knows while it walks the key tiles.
 struct Walk {
@@ -390,7 +324,7 @@ HWY_INLINE void attend_typed(const Walk& w) {
     const Tile values = load_tile<T>(w, w.t.v, w.p.v, w.p.dim_v, w.sizes.dim_v, first, count, w.value_tile);
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::int64_t rows = w.block.rows - panel * w.panel_rows;
-      const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+      const std::int64_t lanes = lane_count();
       if (rows <= lanes) {
         attend_panel<1>(w, panel, keys, values, first, count);
       } else if (rows <= 2 * lanes) {

@@ -18,6 +18,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Vec = hn::Vec<Floats>;
 
+HWY_INLINE std::int64_t lane_count() {
+  return static_cast<std::int64_t>(hn::Lanes(Floats()));
+}
+
 constexpr float kLog2e = 1.44269504088896340736F;
 constexpr float kLn2 = 0.693147180559945309417F;
 
@@ -62,26 +66,6 @@ HWY_INLINE Vec vector_exp2(Floats d, Vec x) {
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 #endif
 }
-
-/// a * b + acc that stays in acc's register. Left to itself GCC lets accumulators wander between registers,
-/// and the moves cost a few percent where a neighbour takes half of the decoder. A masked operation has to
-/// keep its target, so the mask (all lanes) must be one that the compiler cannot see through.
-class InPlace {
- public:
-  /// `steps` is any number above 0 that is only known at run time.
-  HWY_INLINE explicit InPlace(std::int64_t steps)
-      : every_lane_(hn::FirstN(Floats(), steps > 0 ? hn::Lanes(Floats()) : 0)) {}
-  HWY_INLINE Vec multiply_add(Vec a, Vec b, Vec acc) const {
-#if HWY_TARGET <= HWY_AVX3
-    return Vec{_mm512_mask3_fmadd_ps(a.raw, b.raw, acc.raw, every_lane_.raw)};
-#else
-    return hn::MulAdd(a, b, acc);
-#endif
-  }
-
- private:
-  hn::Mask<Floats> every_lane_;
-};
 
 HWY_INLINE Vec load_as_float(Floats d, const float* from) {
   return hn::LoadU(d, from);
@@ -131,7 +115,7 @@ template <class T>
 HWY_INLINE void convert_row(const T* HWY_RESTRICT from, std::int64_t count, float scale,
                             float* HWY_RESTRICT to) {
   const Floats d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t lanes = lane_count();
   const Vec factor = hn::Set(d, scale);
   std::int64_t n = 0;
   for (; n + lanes <= count; n += lanes) hn::StoreU(hn::Mul(factor, load_as_float(d, from + n)), d, to + n);
@@ -143,7 +127,7 @@ template <class T>
 HWY_INLINE void store_row(const float* HWY_RESTRICT from, std::int64_t count, float scale,
                           T* HWY_RESTRICT to) {
   const Floats d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t lanes = lane_count();
   const Vec factor = hn::Set(d, scale);
   std::int64_t n = 0;
   for (; n + lanes <= count; n += lanes) store_from_float(d, hn::Mul(factor, hn::LoadU(d, from + n)), to + n);
