@@ -25,19 +25,22 @@ HWY_INLINE std::int64_t lane_count() {
 constexpr float kLog2e = 1.44269504088896340736F;
 constexpr float kLn2 = 0.693147180559945309417F;
 
+/// The polynomial with these coefficients, highest power first.
+template <class... Lower>
+HWY_INLINE Vec polynomial(Floats d, Vec x, float highest, Lower... lower) {
+  Vec p = hn::Set(d, highest);
+  ((p = hn::MulAdd(p, x, hn::Set(d, lower))), ...);
+  return p;
+}
+
 /// 2^x for x <= about 120, to about 0.7 ulp; 0 below -127 (at the latest) and for -inf, NaN for NaN.
 HWY_INLINE Vec vector_exp2(Floats d, Vec x) {
 #if HWY_TARGET <= HWY_AVX3
   // The hardware splits off f in [0, 1), which is 0 for infinities, and scales by 2 to the whole part.
   const Vec f{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEG_INF)};
   // Minimax polynomial of 2^f with p(0) = 1; relative error 2e-9, so rounding decides.
-  Vec p = hn::Set(d, 2.16129150e-4F);
-  p = hn::MulAdd(p, f, hn::Set(d, 1.24678464e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 9.67545157e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 5.54852806e-2F));
-  p = hn::MulAdd(p, f, hn::Set(d, 2.40229306e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 6.93147044e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
+  const Vec p = polynomial(d, f, 2.16129150e-4F, 1.24678464e-3F, 9.67545157e-3F, 5.54852806e-2F,
+                           2.40229306e-1F, 6.93147044e-1F, 1.0F);
   // Subnormal numbers would slow down whoever multiplies by them.
   const auto normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);
   return Vec{_mm512_maskz_scalef_ps(normal, p.raw, x.raw)};
@@ -55,13 +58,8 @@ HWY_INLINE Vec vector_exp2(Floats d, Vec x) {
   const Vec shifted = hn::Add(x, magic);
   const Vec f = hn::Sub(x, hn::Sub(shifted, magic));  // in [-1/2, 1/2]
   // Minimax polynomial of 2^f with p(0) = 1; relative error 2e-9, so rounding decides.
-  Vec p = hn::Set(d, 1.5353362e-4F);
-  p = hn::MulAdd(p, f, hn::Set(d, 1.3398875e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 9.61843692e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 5.55033237e-2F));
-  p = hn::MulAdd(p, f, hn::Set(d, 2.40226477e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 6.93147182e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
+  const Vec p = polynomial(d, f, 1.5353362e-4F, 1.3398875e-3F, 9.61843692e-3F, 5.55033237e-2F, 2.40226477e-1F,
+                           6.93147182e-1F, 1.0F);
   const hn::RebindToSigned<Floats> di;
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 #endif
