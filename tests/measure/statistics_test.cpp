@@ -120,6 +120,23 @@ TEST(Speedup, NamesTheDirection) {
   EXPECT_EQ(speedup(quick, quick, 1).verdict, Verdict::same);
 }
 
+// However narrow the interval: 1% is where two buffers happen to lie, 3% is a difference.
+TEST(Speedup, NeedsMoreThanTheMarginForAVerdict) {
+  std::vector<double> times, hundredth_more, thirtieth_more;
+  for (int i = 0; i < 50; ++i) {
+    times.push_back(1 + 1e-6 * (i % 7));
+    hundredth_more.push_back(1.01 * times.back());
+    thirtieth_more.push_back(1.03 * times.back());
+  }
+  const Speedup slight = speedup(times, hundredth_more, 1);
+  EXPECT_GT(slight.interval.low, 1.009);
+  EXPECT_LT(slight.interval.high, 1.011);
+  EXPECT_EQ(slight.verdict, Verdict::same);
+  EXPECT_EQ(speedup(hundredth_more, times, 1).verdict, Verdict::same);
+  EXPECT_EQ(speedup(times, thirtieth_more, 1).verdict, Verdict::faster);
+  EXPECT_EQ(speedup(thirtieth_more, times, 1).verdict, Verdict::slower);
+}
+
 TEST(Speedup, WideIntervalsAroundOneAreUnclear) {
   std::mt19937_64 random(6);
   EXPECT_EQ(speedup(lognormal(random, 9, 0.5), lognormal(random, 12, 0.5), 1).verdict, Verdict::unclear);
