@@ -18,6 +18,7 @@ struct CommandResult {
 };
 
 /// Runs `saccade ARGUMENTS` through the shell, with a user's data folder of its own that is gone afterwards.
-[[nodiscard]] CommandResult run_saccade(const std::string& arguments);
+/// `environment` is more assignments, in the shell's words.
+[[nodiscard]] CommandResult run_saccade(const std::string& arguments, const std::string& environment = "");
 
 }  // namespace saccade
