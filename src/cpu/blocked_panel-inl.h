@@ -7,7 +7,9 @@
 #define SACCADE_CPU_BLOCKED_PANEL_INL_H_
 #endif
 
+#include <algorithm>
 #include <hwy/highway.h>
+#include <type_traits>
 
 #include "cpu/simd_math-inl.h"
 
@@ -78,8 +80,8 @@ static_assert(kGroup % kSteps == 0);  // depths of whole key groups need no padd
 
 /// acc[r] += sum_n a[r * a_row + n * a_step] * b[n] for r in [0, kGroup), b[n] being the panel at b + n *
 /// panel rows. Both products of attention are this: a is K with rows over keys, then V with rows over value
-/// columns.
-template <int kCount>
+/// columns. Only the vectors from kFirst on take part.
+template <int kFirst, int kCount>
 HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
                              const float* HWY_RESTRICT b, std::int64_t depth, Panel<kCount> (&acc)[kGroup]) {
   const Floats d;
@@ -92,13 +94,23 @@ HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, st
       for (int r = 0; r < kGroup; ++r) {
         const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
         const Vec factor = hn::Set(d, row[step * a_step]);
-        for (int i = 0; i < kCount; ++i) acc[r].v[i] = in_place.multiply_add(factor, x.v[i], acc[r].v[i]);
+        for (int i = kFirst; i < kCount; ++i)
+          acc[r].v[i] = in_place.multiply_add(factor, x.v[i], acc[r].v[i]);
       }
     }
     a += kSteps * a_step;
     a_high += kSteps * a_step;
     b += kSteps * panel;
   }
+}
+
+/// Calls `visit(first, begin, end)` for stretches of [from, ends[kCount - 1]): only the vectors from `first`
+/// on, which is known to the compiler, have a row that sees those keys. ends[i] is where vector i's last row
+/// stops seeing; it never falls.
+template <int kFirst = 0, int kCount, class Visit>
+HWY_INLINE void for_each_stretch(std::int64_t from, const std::int64_t (&ends)[kCount], const Visit& visit) {
+  if (from < ends[kFirst]) visit(std::integral_constant<int, kFirst>(), from, ends[kFirst]);
+  if constexpr (kFirst + 1 < kCount) for_each_stretch<kFirst + 1>(std::max(from, ends[kFirst]), ends, visit);
 }
 
 }  // namespace saccade::HWY_NAMESPACE
