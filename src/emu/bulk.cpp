@@ -12,7 +12,7 @@ void Thread::copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* b
   Mbarrier& state = mbarrier_at(barrier, where);
   Cluster& cluster = block.cluster;
   check_initialised(state, where);
-  if (cluster.fences[state.init_thread] <= state.init_stamp) {
+  if (cluster.mbarrier_fences[state.init_thread] <= state.init_stamp) {
     fail(fmt::format("a copy completes on an mbarrier that thread {} initialised, with no fence after that",
                      state.init_thread),
          where);

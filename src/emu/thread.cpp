@@ -119,6 +119,7 @@ void Thread::wait(const char* what, const Where& where) {
 }
 
 void Thread::yield() {
+  block.cluster.let_time_pass();
   block.cluster.wake(*this);
   fiber->suspend();
 }
@@ -219,6 +220,16 @@ void Thread::wait_cluster(const Where& where) {
 
 void Thread::fence_proxy() {
   block.cluster.fences[id] = ++stamp;
+  block.cluster.mbarrier_fences[id] = stamp;
+}
+
+void Thread::fence_mbarriers() {
+  block.cluster.mbarrier_fences[id] = ++stamp;
+}
+
+Block& Thread::peer(std::uint32_t rank, const Where& where) const {
+  require(rank < block.cluster.shape.cluster, "names a block that the cluster has not", where);
+  return *block.cluster.blocks[rank];
 }
 
 }  // namespace saccade::emu

@@ -138,11 +138,18 @@ class Thread {
   /// The block of the cluster whose shared memory holds the address; null for global memory.
   [[nodiscard]] Block* owner(const void* address) const;
   [[nodiscard]] std::size_t shared_offset(const void* address, const Where& where) const;
+  /// The same object of this block's shared memory, in block `rank` of the cluster.
+  template <class T>
+  [[nodiscard]] T* peer_address(T* address, std::uint32_t rank, const Where& where) const {
+    require(owner(address) == &block, "maps an address that is not of the block's own shared memory", where);
+    return reinterpret_cast<T*>(peer(rank, where).shared.data() + shared_offset(address, where));
+  }
+  [[nodiscard]] Block& peer(std::uint32_t rank, const Where& where) const;
 
   // Waiting.
   /// Gives the machine to others until wake() of this thread.
   void wait(const char* what, const Where& where);
-  /// Lets others run first.
+  /// Lets others run first, and time pass.
   void yield();
 
   // Warp instructions: the last lane of `mask` to arrive acts for all; `arguments[lane]` points at each
@@ -181,8 +188,9 @@ class Thread {
   void commit_copies();
   void wait_copies(std::uint32_t groups_left);
 
-  // Fences.
+  // Fences: of all that this thread wrote, and of the mbarriers that it initialised.
   void fence_proxy();
+  void fence_mbarriers();
 
   // Bulk copies. Loads complete on an mbarrier; stores belong to groups, and read shared memory until
   // wait_stores(). With a mask, a load goes to the same offset of each block of the cluster whose bit is set,
@@ -278,6 +286,10 @@ class Cluster {
   void wake_all(std::vector<Thread*>& threads);
   /// Work of the copy engine or the matrix units, done now or at any later moment.
   void defer(std::function<void()> work);
+  /// Maybe completes some of it: for threads that look again and again whether it is done.
+  void let_time_pass() {
+    if (!deferred_.empty() && chance(4)) complete_one_deferred();
+  }
   [[nodiscard]] bool chance(std::uint32_t one_in) { return random_() % one_in == 0; }
   [[nodiscard]] std::uint32_t new_agent() { return next_agent_++; }
   void complete_phase_if_due(Mbarrier& state);
@@ -289,7 +301,8 @@ class Cluster {
   std::uint32_t warps = 0;     ///< of all its blocks
   std::vector<std::unique_ptr<Block>> blocks;
   CountingBarrier barrier;
-  std::vector<std::uint32_t> fences;  ///< stamp of each thread's last proxy fence
+  std::vector<std::uint32_t> fences;           ///< stamp of each thread's last proxy fence
+  std::vector<std::uint32_t> mbarrier_fences;  ///< and of its last fence of mbarriers, either kind
   Counters counters;
 
  private:

@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <fmt/format.h>
-#include <limits>
 #include <string_view>
 
 #include "emu/thread.h"
@@ -42,7 +41,7 @@ namespace {
 constexpr std::size_t kRows = 64;
 constexpr std::size_t kDepth = 16;
 constexpr std::size_t kMostColumns = 256;
-const float kPoison = std::bit_cast<float>(~std::uint32_t{0});
+constexpr float kPoison = std::bit_cast<float>(~std::uint32_t{0});
 
 /// The fields of a shared memory matrix descriptor; offsets in bytes.
 struct Descriptor {
