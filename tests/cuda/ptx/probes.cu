@@ -588,6 +588,9 @@ std::string why_not(const Probe& probe) {
   int major = 0;
   if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess)
     return "the GPU does not tell its compute capability";
+  if (major != 8 && major != 9)
+    return "the probes were built for compute capability 8.x and 9.0, the GPU has " + std::to_string(major) +
+           ".x";
   if (probe.capability == 90 && major != 9)
     return "the probe needs compute capability 9.0, the GPU has " + std::to_string(major) + ".x";
   return {};
