@@ -135,6 +135,7 @@ void Thread::arrive_mbarrier(std::uint64_t* barrier, std::uint32_t arrivals, std
          where);
   }
   state.bytes += bytes;
+  require(bytes >= 0 && state.bytes < 1 << 20, "an mbarrier that expects 2^20 bytes or more", where);
   if (arrivals == 0) return;
   block.cluster.counters.mbarrier_arrivals += arrivals;
   warp.release(state.arriving);

@@ -86,6 +86,15 @@ SACCADE_DEVICE void wait_mbarrier_of_cluster(Mbarrier* barrier, int parity) {
 #endif
 }
 #else
+namespace detail {
+/// This thread, when the barrier is its block's own: most instructions reach no other.
+inline emu::Thread& thread_at(const Mbarrier* barrier, const emu::Where& where) {
+  emu::Thread& thread = emu::this_thread();
+  thread.require(thread.owner(barrier) == &thread.block,
+                 "uses another block's mbarrier as if it were its own", where);
+  return thread;
+}
+}  // namespace detail
 SACCADE_DEVICE void init_mbarrier(Mbarrier* barrier, int arrivals SACCADE_WHERE) {
   emu::this_thread().init_mbarrier(barrier, static_cast<std::uint32_t>(arrivals), where);
 }
@@ -93,34 +102,31 @@ SACCADE_DEVICE void fence_mbarrier_init() {
   emu::this_thread().fence_mbarriers();
 }
 SACCADE_DEVICE void invalidate_mbarrier(Mbarrier* barrier SACCADE_WHERE) {
-  emu::this_thread().invalidate_mbarrier(barrier, where);
+  detail::thread_at(barrier, where).invalidate_mbarrier(barrier, where);
 }
 SACCADE_DEVICE void arrive_mbarrier(Mbarrier* barrier SACCADE_WHERE) {
-  emu::Thread& thread = emu::this_thread();
-  thread.require(thread.owner(barrier) == &thread.block,
-                 "arrives at another block's mbarrier as if at its own", where);
-  thread.arrive_mbarrier(barrier, 1, 0, where);
+  detail::thread_at(barrier, where).arrive_mbarrier(barrier, 1, 0, where);
 }
 SACCADE_DEVICE void arrive_remote_mbarrier(Mbarrier* barrier, int rank SACCADE_WHERE) {
   emu::Thread& thread = emu::this_thread();
   thread.arrive_mbarrier(thread.peer_address(barrier, static_cast<std::uint32_t>(rank), where), 1, 0, where);
 }
 SACCADE_DEVICE void arrive_and_expect_bytes(Mbarrier* barrier, int bytes SACCADE_WHERE) {
-  emu::this_thread().arrive_mbarrier(barrier, 1, bytes, where);
+  detail::thread_at(barrier, where).arrive_mbarrier(barrier, 1, bytes, where);
 }
 SACCADE_DEVICE void expect_bytes(Mbarrier* barrier, int bytes SACCADE_WHERE) {
-  emu::this_thread().arrive_mbarrier(barrier, 0, bytes, where);
+  detail::thread_at(barrier, where).arrive_mbarrier(barrier, 0, bytes, where);
 }
 SACCADE_DEVICE bool test_mbarrier(Mbarrier* barrier, int parity SACCADE_WHERE) {
-  emu::Thread& thread = emu::this_thread();
+  emu::Thread& thread = detail::thread_at(barrier, where);
   thread.yield();  // who tests in a loop lets the others come
   return thread.test_mbarrier(barrier, static_cast<std::uint32_t>(parity), where);
 }
 SACCADE_DEVICE void wait_mbarrier(Mbarrier* barrier, int parity SACCADE_WHERE) {
-  emu::this_thread().wait_mbarrier(barrier, static_cast<std::uint32_t>(parity), where);
+  detail::thread_at(barrier, where).wait_mbarrier(barrier, static_cast<std::uint32_t>(parity), where);
 }
 SACCADE_DEVICE void wait_mbarrier_of_cluster(Mbarrier* barrier, int parity SACCADE_WHERE) {
-  emu::this_thread().wait_mbarrier(barrier, static_cast<std::uint32_t>(parity), where);
+  detail::thread_at(barrier, where).wait_mbarrier(barrier, static_cast<std::uint32_t>(parity), where);
 }
 #endif
 
