@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
+#include "cpu/blocked_panel-inl.h"
 #include "cpu/simd_math-inl.h"
 // clang-format on
 
@@ -24,74 +25,7 @@ using blocked::RowBlock;
 using blocked::Sizes;
 using blocked::State;
 
-// The register block: kGroup broadcast numbers against kVectors vectors. 8 x 3 takes 35 instructions for 24
-// multiply-adds (8 x 2: 26 for 16), which matters where another hyper-thread takes half of the decoder; with
-// 16 registers 4 x 3 is the largest block that leaves room for its operands. A panel's last rows may need
-// fewer vectors, so the code for a panel is a template of their number.
-constexpr int kVectors = 3;
-#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
-constexpr int kGroup = 8;
-#else
-constexpr int kGroup = 4;
-#endif
-
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-HWY_INLINE std::int64_t rows_per_panel() {
-  return kVectors * static_cast<std::int64_t>(hn::Lanes(Floats()));
-}
-
-/// The first kCount vectors of a panel in registers.
-template <int kCount>
-struct Panel {
-  Vec v[kCount];
-
-  static HWY_INLINE Panel splat(float x) {
-    Panel p;
-    for (Vec& part : p.v) part = hn::Set(Floats(), x);
-    return p;
-  }
-  static HWY_INLINE Panel load(const float* from) {
-    const Floats d;
-    Panel p;
-    for (int i = 0; i < kCount; ++i) p.v[i] = hn::LoadU(d, from + i * static_cast<int>(hn::Lanes(d)));
-    return p;
-  }
-  HWY_INLINE void store(float* to) const {
-    const Floats d;
-    for (int i = 0; i < kCount; ++i) hn::StoreU(v[i], d, to + i * static_cast<int>(hn::Lanes(d)));
-  }
-};
-
-/// The inner loops take this many steps at a time, so every depth is padded to a multiple of it: a loop of
-/// few, long iterations is predicted to its end (3% faster than one step at a time).
-constexpr std::int64_t kSteps = 4;
-static_assert(kGroup % kSteps == 0);  // depths of whole key groups need no padding of their own
-
-/// acc[r] += sum_n a[r * a_row + n * a_step] * b[n] for r in [0, kGroup), b[n] being the panel at b + n *
-/// panel rows. Both products of attention are this: a is K with rows over keys, then V with rows over value
-/// columns.
-template <int kCount>
-HWY_INLINE void multiply_add(const float* HWY_RESTRICT a, std::int64_t a_row, std::int64_t a_step,
-                             const float* HWY_RESTRICT b, std::int64_t depth, Panel<kCount> (&acc)[kGroup]) {
-  const Floats d;
-  const std::int64_t panel = rows_per_panel();
-  const InPlace in_place(depth);
-  const float* HWY_RESTRICT a_high = a + 4 * a_row;  // a second base keeps every address within base + index
-  for (std::int64_t n = 0; n < depth; n += kSteps) {
-    for (int step = 0; step < kSteps; ++step) {
-      const auto x = Panel<kCount>::load(b + step * panel);
-      for (int r = 0; r < kGroup; ++r) {
-        const float* row = r < 4 ? a + r * a_row : a_high + (r - 4) * a_row;
-        const Vec factor = hn::Set(d, row[step * a_step]);
-        for (int i = 0; i < kCount; ++i) acc[r].v[i] = in_place.multiply_add(factor, x.v[i], acc[r].v[i]);
-      }
-    }
-    a += kSteps * a_step;
-    a_high += kSteps * a_step;
-    b += kSteps * panel;
-  }
-}
 
 /// Everything attend() knows while it walks the key tiles.
 struct Walk {
@@ -217,8 +151,10 @@ HWY_INLINE bool load_bias(const Walk& w, std::int64_t panel, std::int64_t tile_f
   return visible;
 }
 
+// What follows leaves the vectors of a panel before kFirst alone: none of their rows sees the keys.
+
 /// Applies softcap, ALiBi, bias and limits to the scores of one panel and returns their maximum with `max`.
-template <int kCount>
+template <int kFirst, int kCount>
 HWY_INLINE Panel<kCount> modify_scores(const Walk& w, std::int64_t panel, std::int64_t tile_first,
                                        std::int64_t from, std::int64_t to, bool partial, Panel<kCount> max) {
   const Floats d;
@@ -237,7 +173,7 @@ HWY_INLINE Panel<kCount> modify_scores(const Walk& w, std::int64_t panel, std::i
     const Vec absolute = hn::Set(d, static_cast<float>(tile_first + j));
     const Panel<kCount> extra =
         bias ? Panel<kCount>::load(w.bias + j * w.panel_rows) : Panel<kCount>::splat(0);
-    for (int i = 0; i < kCount; ++i) {
+    for (int i = kFirst; i < kCount; ++i) {
       if (softcap) s.v[i] = hn::Mul(cap, hn::Tanh(d, s.v[i]));
       if (w.p.alibi) s.v[i] = hn::NegMulAdd(slope.v[i], hn::Abs(hn::Sub(diagonal.v[i], absolute)), s.v[i]);
       if (bias) s.v[i] = hn::Add(s.v[i], extra.v[i]);
@@ -258,24 +194,24 @@ HWY_INLINE Panel<kCount> modify_scores(const Walk& w, std::int64_t panel, std::i
 }
 
 /// scores = K q^T for keys [from, to) of the tile; returns the running maximum over them.
-template <int kCount>
+template <int kFirst, int kCount>
 HWY_INLINE Panel<kCount> score_keys(const Walk& w, std::int64_t panel, const Tile& keys, std::int64_t from,
                                     std::int64_t to, Panel<kCount> max) {
   const float* q = w.q + panel * w.sizes.dim_qk * w.panel_rows;
   for (std::int64_t j = from; j < to; j += kGroup) {
     Panel<kCount> acc[kGroup];
     for (auto& a : acc) a = Panel<kCount>::splat(0);
-    multiply_add(keys.data + j * keys.stride, keys.stride, 1, q, w.sizes.dim_qk, acc);
+    multiply_add<kFirst>(keys.data + j * keys.stride, keys.stride, 1, q, w.sizes.dim_qk, acc);
     for (int r = 0; r < kGroup; ++r) {
       acc[r].store(w.scores + (j + r) * w.panel_rows);
-      for (int i = 0; i < kCount; ++i) max.v[i] = hn::Max(max.v[i], acc[r].v[i]);
+      for (int i = kFirst; i < kCount; ++i) max.v[i] = hn::Max(max.v[i], acc[r].v[i]);
     }
   }
   return max;
 }
 
 /// Turns scores into weights 2^(s - m) in place, and returns the sum of them.
-template <int kCount>
+template <int kFirst, int kCount>
 HWY_INLINE Panel<kCount> weigh_scores(const Walk& w, const Panel<kCount>& m, std::int64_t from,
                                       std::int64_t to) {
   const Floats d;
@@ -284,7 +220,7 @@ HWY_INLINE Panel<kCount> weigh_scores(const Walk& w, const Panel<kCount>& m, std
   const auto weigh = [&](std::int64_t j, Panel<kCount>& sum) HWY_ATTR {
     float* scores = w.scores + j * w.panel_rows;
     Panel<kCount> s = Panel<kCount>::load(scores);
-    for (int i = 0; i < kCount; ++i) {
+    for (int i = kFirst; i < kCount; ++i) {
       s.v[i] = vector_exp2(d, hn::Sub(s.v[i], m.v[i]));
       sum.v[i] = hn::Add(sum.v[i], s.v[i]);
     }
@@ -295,14 +231,35 @@ HWY_INLINE Panel<kCount> weigh_scores(const Walk& w, const Panel<kCount>& m, std
     weigh(j, even);
     weigh(j + 1, odd);
   }
-  for (int i = 0; i < kCount; ++i) even.v[i] = hn::Add(even.v[i], odd.v[i]);
+  for (int i = kFirst; i < kCount; ++i) even.v[i] = hn::Add(even.v[i], odd.v[i]);
   return even;
 }
 
-/// One panel against one tile of keys: scores, online softmax, o^T = alpha * o^T + V^T weights.
+/// o^T = alpha * o^T + V^T weights for keys [from, to) of the tile. Not inline: the caller's vectors would
+/// push accumulators out of their registers.
+template <int kFirst, int kCount>
+HWY_NOINLINE void add_values(const Walk& w, std::int64_t panel, const Tile& values, std::int64_t from,
+                             std::int64_t to, const Panel<kCount>& alpha) {
+  float* o = w.state.o + panel * w.sizes.dim_v * w.panel_rows;
+  for (std::int64_t c = 0; c < w.sizes.dim_v; c += kGroup) {
+    Panel<kCount> acc[kGroup];
+    for (auto& a : acc) a = Panel<kCount>::splat(0);
+    multiply_add<kFirst>(values.data + from * values.stride + c, 1, values.stride,
+                         w.scores + from * w.panel_rows, to - from, acc);
+    for (int r = 0; r < kGroup; ++r) {
+      float* row = o + (c + r) * w.panel_rows;
+      Panel<kCount> x = Panel<kCount>::load(row);
+      for (int i = kFirst; i < kCount; ++i) x.v[i] = hn::MulAdd(x.v[i], alpha.v[i], acc[r].v[i]);
+      x.store(row);
+    }
+  }
+}
+
+/// One panel against one tile of keys: scores, online softmax, weighted values.
+/// Not inline: one copy does for all storage types.
 template <int kCount>
-HWY_INLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys, const Tile& values,
-                             std::int64_t tile_first, std::int64_t tile_keys) {
+HWY_NOINLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys, const Tile& values,
+                               std::int64_t tile_first, std::int64_t tile_keys) {
   const Floats d;
   const std::int64_t first_row = panel * w.panel_rows;
   const std::int64_t last_row = std::min(first_row + w.panel_rows, w.block.rows) - 1;
@@ -319,6 +276,11 @@ HWY_INLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys
   const std::int64_t whole_from = std::clamp(group_up(last_seen.begin - tile_first), from, to);
   const std::int64_t whole_to = std::clamp((first_seen.end - tile_first) / kGroup * kGroup, whole_from, to);
   const bool partial = whole_from > from || whole_to < to;
+  std::int64_t ends[kCount];
+  for (int i = 0; i < kCount; ++i) {
+    const std::int64_t row = std::min(first_row + (i + 1) * lane_count() - 1, last_row);
+    ends[i] = whole_to == to ? to : std::clamp(group_up(w.visible(row).end - tile_first), from, to);
+  }
   const bool bias = w.p.mask != MaskKind::none;
   if (bias && !load_bias(w, panel, tile_first, from, to, tile_keys)) return;
   if (partial) {
@@ -335,13 +297,17 @@ HWY_INLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys
   const Panel<kCount> old_m = Panel<kCount>::load(w.state.m + first_row);
   Panel<kCount> m = old_m;
   const bool modified = bias || w.p.softcap > 0 || w.p.alibi;
-  const std::int64_t edges[] = {from, whole_from, whole_to, to};
-  for (int part = 0; part < 3; ++part) {
-    if (edges[part] == edges[part + 1]) continue;
-    const bool cut = part != 1;
-    const Panel<kCount> scored = score_keys(w, panel, keys, edges[part], edges[part + 1], m);
-    m = cut || modified ? modify_scores(w, panel, tile_first, edges[part], edges[part + 1], cut, m) : scored;
-  }
+  for_each_stretch(from, ends, [&](auto first, std::int64_t begin, std::int64_t end) HWY_ATTR {
+    const std::int64_t edges[] = {begin, std::clamp(whole_from, begin, end), std::clamp(whole_to, begin, end),
+                                  end};
+    for (int part = 0; part < 3; ++part) {
+      const std::int64_t a = edges[part], b = edges[part + 1];
+      if (a == b) continue;
+      const bool cut = part != 1;
+      const Panel<kCount> scored = score_keys<first>(w, panel, keys, a, b, m);
+      m = cut || modified ? modify_scores<first>(w, panel, tile_first, a, b, cut, m) : scored;
+    }
+  });
   m.store(w.state.m + first_row);
   Panel<kCount> alpha;
   for (int i = 0; i < kCount; ++i) {  // a row that has seen nothing yet: any finite reference will do
@@ -349,23 +315,14 @@ HWY_INLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& keys
     alpha.v[i] = vector_exp2(d, hn::Sub(old_m.v[i], m.v[i]));
   }
   Panel<kCount> l = Panel<kCount>::load(w.state.l + first_row);
-  const Panel<kCount> sum = weigh_scores(w, m, from, to);
-  for (int i = 0; i < kCount; ++i) l.v[i] = hn::MulAdd(l.v[i], alpha.v[i], sum.v[i]);
+  for (int i = 0; i < kCount; ++i) l.v[i] = hn::Mul(l.v[i], alpha.v[i]);
+  for_each_stretch(from, ends, [&](auto first, std::int64_t begin, std::int64_t end) HWY_ATTR {
+    const Panel<kCount> sum = weigh_scores<first>(w, m, begin, end);
+    for (int i = 0; i < kCount; ++i) l.v[i] = hn::Add(l.v[i], sum.v[i]);
+    add_values<first>(w, panel, values, begin, end, alpha);
+    alpha = Panel<kCount>::splat(1);
+  });
   l.store(w.state.l + first_row);
-
-  float* o = w.state.o + panel * w.sizes.dim_v * w.panel_rows;
-  for (std::int64_t c = 0; c < w.sizes.dim_v; c += kGroup) {
-    Panel<kCount> acc[kGroup];
-    for (auto& a : acc) a = Panel<kCount>::splat(0);
-    multiply_add(values.data + from * values.stride + c, 1, values.stride, w.scores + from * w.panel_rows,
-                 to - from, acc);
-    for (int r = 0; r < kGroup; ++r) {
-      float* row = o + (c + r) * w.panel_rows;
-      Panel<kCount> x = Panel<kCount>::load(row);
-      for (int i = 0; i < kCount; ++i) x.v[i] = hn::MulAdd(x.v[i], alpha.v[i], acc[r].v[i]);
-      x.store(row);
-    }
-  }
 }
 
 template <class T>
@@ -390,7 +347,7 @@ HWY_INLINE void attend_typed(const Walk& w) {
     const Tile values = load_tile<T>(w, w.t.v, w.p.v, w.p.dim_v, w.sizes.dim_v, first, count, w.value_tile);
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::int64_t rows = w.block.rows - panel * w.panel_rows;
-      const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+      const std::int64_t lanes = lane_count();
       if (rows <= lanes) {
         attend_panel<1>(w, panel, keys, values, first, count);
       } else if (rows <= 2 * lanes) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include "cpu/finish_row.h"
 
@@ -12,10 +11,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/decode_simd.cpp"
 #include "cpu/simd_targets.h"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
+#include "cpu/decode_vectors-inl.h"
 #include "cpu/simd_math-inl.h"
 // clang-format on
 
@@ -108,87 +107,6 @@ struct Work {
     return {first, std::max(first, std::min(seen.end, unit.keys.end))};
   }
 };
-
-template <class T>
-HWY_INLINE void fetch_row(const T* row, std::int64_t length) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  for (std::int64_t i = 0; i < length; i += kLine) hwy::Prefetch(row + i);
-}
-
-HWY_INLINE std::int64_t lane_count() {
-  return static_cast<std::int64_t>(hn::Lanes(Floats()));
-}
-
-/// The `count` (less than a vector) numbers at `from`, with zeros behind them.
-template <class T>
-HWY_INLINE Vec load_tail(const T* from, std::int64_t count) {
-  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)] = {};
-  for (std::int64_t n = 0; n < count; ++n) buffer[n] = to_float(from[n]);
-  return hn::Load(Floats(), buffer);
-}
-
-// Two bf16 numbers in 32 bits are two floats after a shift and a mask, half the work of widening each: the
-// even and the odd numbers of a block of two vectors. So rows of q and o that meet bf16 keys and values keep
-// the even columns of every whole block before its odd ones.
-template <class T>
-constexpr bool kSplitPairs = std::is_same_v<T, BF16>&& HWY_TARGET != HWY_SCALAR;
-
-/// Two vectors of a row in the order in which q and o have them.
-template <class T>
-HWY_INLINE void load_pair(const T* from, Vec& first, Vec& second) {
-  const Floats d;
-  if constexpr (kSplitPairs<T>) {
-    const hn::RebindToUnsigned<Floats> du;
-    const auto both = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(from));
-    first = hn::BitCast(d, hn::ShiftLeft<16>(both));
-    second = hn::BitCast(d, hn::And(both, hn::Set(du, 0xffff0000U)));
-  } else {
-    first = load_as_float(d, from);
-    second = load_as_float(d, from + lane_count());
-  }
-}
-
-/// Calls `move(natural, split)` for every column of the whole blocks of a row that is kept split.
-template <class T, class Move>
-HWY_INLINE void for_each_split(std::int64_t columns, const Move& move) {
-  if constexpr (kSplitPairs<T>) {
-    const std::int64_t lanes = lane_count();
-    for (std::int64_t block = 0; block + 2 * lanes <= columns; block += 2 * lanes) {
-      for (std::int64_t n = 0; n < 2 * lanes; ++n) move(block + n, block + n / 2 + n % 2 * lanes);
-    }
-  }
-}
-
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void store_sums(const Vec (&x)[4], float* to) {
-  for (int k = 0; k < 4; ++k) to[k] = hn::GetLane(x[k]);
-}
-#else
-/// Adds the 128-bit blocks of a vector.
-template <class D>
-HWY_INLINE hn::Vec<hn::FixedTag<float, 4> > sum_of_blocks(D, hn::Vec<D> x) {
-  if constexpr (hn::MaxLanes(D()) <= 4) {
-    return x;
-  } else {
-    const hn::Half<D> half;
-    return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
-  }
-}
-
-/// to[k] = the sum over all lanes of x[k]: 13 shuffles and adds instead of four times nine.
-HWY_INLINE void store_sums(const Vec (&x)[4], float* to) {
-  const Floats d;
-  const hn::RepartitionToWide<Floats> pairs;
-  // Each step adds neighbours and interleaves, until every 128-bit block holds a part of the four sums in
-  // order.
-  const Vec x01 = hn::Add(hn::InterleaveLower(d, x[0], x[1]), hn::InterleaveUpper(d, x[0], x[1]));
-  const Vec x23 = hn::Add(hn::InterleaveLower(d, x[2], x[3]), hn::InterleaveUpper(d, x[2], x[3]));
-  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, x01), hn::BitCast(pairs, x23));
-  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, x01), hn::BitCast(pairs, x23));
-  const Vec parts = hn::Add(hn::BitCast(d, low), hn::BitCast(d, high));
-  hn::StoreU(sum_of_blocks(d, parts), hn::FixedTag<float, 4>(), to);
-}
-#endif
 
 /// Scores of kRows rows against four keys from j on.
 template <int kRows, class T>
@@ -452,8 +370,12 @@ HWY_INLINE void attend_typed(const Work<T>& w) {
     list_rows(w, w.t.k, w.p.k, at, count, w.keys);
     list_rows(w, w.t.v, w.p.v, at, count, w.values);
     std::int64_t row = 0;
-    for (; row + 1 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
-    if (row < w.unit.rows) attend_rows<1>(w, row, at, count);
+    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
+    if (row + 1 < w.unit.rows) {
+      attend_rows<2>(w, row, at, count);
+    } else if (row < w.unit.rows) {
+      attend_rows<1>(w, row, at, count);
+    }
   }
 }
 

@@ -18,8 +18,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Vec = hn::Vec<Floats>;
 
+HWY_INLINE std::int64_t lane_count() {
+  return static_cast<std::int64_t>(hn::Lanes(Floats()));
+}
+
 constexpr float kLog2e = 1.44269504088896340736F;
 constexpr float kLn2 = 0.693147180559945309417F;
+
+/// The polynomial with these coefficients, highest power first.
+template <class... Lower>
+HWY_INLINE Vec polynomial(Floats d, Vec x, float highest, Lower... lower) {
+  Vec p = hn::Set(d, highest);
+  ((p = hn::MulAdd(p, x, hn::Set(d, lower))), ...);
+  return p;
+}
 
 /// 2^x for x <= about 120, to about 0.7 ulp; 0 below -127 (at the latest) and for -inf, NaN for NaN.
 HWY_INLINE Vec vector_exp2(Floats d, Vec x) {
@@ -27,13 +39,8 @@ HWY_INLINE Vec vector_exp2(Floats d, Vec x) {
   // The hardware splits off f in [0, 1), which is 0 for infinities, and scales by 2 to the whole part.
   const Vec f{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEG_INF)};
   // Minimax polynomial of 2^f with p(0) = 1; relative error 2e-9, so rounding decides.
-  Vec p = hn::Set(d, 2.16129150e-4F);
-  p = hn::MulAdd(p, f, hn::Set(d, 1.24678464e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 9.67545157e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 5.54852806e-2F));
-  p = hn::MulAdd(p, f, hn::Set(d, 2.40229306e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 6.93147044e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
+  const Vec p = polynomial(d, f, 2.16129150e-4F, 1.24678464e-3F, 9.67545157e-3F, 5.54852806e-2F,
+                           2.40229306e-1F, 6.93147044e-1F, 1.0F);
   // Subnormal numbers would slow down whoever multiplies by them.
   const auto normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);
   return Vec{_mm512_maskz_scalef_ps(normal, p.raw, x.raw)};
@@ -51,37 +58,12 @@ HWY_INLINE Vec vector_exp2(Floats d, Vec x) {
   const Vec shifted = hn::Add(x, magic);
   const Vec f = hn::Sub(x, hn::Sub(shifted, magic));  // in [-1/2, 1/2]
   // Minimax polynomial of 2^f with p(0) = 1; relative error 2e-9, so rounding decides.
-  Vec p = hn::Set(d, 1.5353362e-4F);
-  p = hn::MulAdd(p, f, hn::Set(d, 1.3398875e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 9.61843692e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 5.55033237e-2F));
-  p = hn::MulAdd(p, f, hn::Set(d, 2.40226477e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 6.93147182e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
+  const Vec p = polynomial(d, f, 1.5353362e-4F, 1.3398875e-3F, 9.61843692e-3F, 5.55033237e-2F, 2.40226477e-1F,
+                           6.93147182e-1F, 1.0F);
   const hn::RebindToSigned<Floats> di;
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 #endif
 }
-
-/// a * b + acc that stays in acc's register. Left to itself GCC lets accumulators wander between registers,
-/// and the moves cost a few percent where a neighbour takes half of the decoder. A masked operation has to
-/// keep its target, so the mask (all lanes) must be one that the compiler cannot see through.
-class InPlace {
- public:
-  /// `steps` is any number above 0 that is only known at run time.
-  HWY_INLINE explicit InPlace(std::int64_t steps)
-      : every_lane_(hn::FirstN(Floats(), steps > 0 ? hn::Lanes(Floats()) : 0)) {}
-  HWY_INLINE Vec multiply_add(Vec a, Vec b, Vec acc) const {
-#if HWY_TARGET <= HWY_AVX3
-    return Vec{_mm512_mask3_fmadd_ps(a.raw, b.raw, acc.raw, every_lane_.raw)};
-#else
-    return hn::MulAdd(a, b, acc);
-#endif
-  }
-
- private:
-  hn::Mask<Floats> every_lane_;
-};
 
 HWY_INLINE Vec load_as_float(Floats d, const float* from) {
   return hn::LoadU(d, from);
@@ -131,7 +113,7 @@ template <class T>
 HWY_INLINE void convert_row(const T* HWY_RESTRICT from, std::int64_t count, float scale,
                             float* HWY_RESTRICT to) {
   const Floats d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t lanes = lane_count();
   const Vec factor = hn::Set(d, scale);
   std::int64_t n = 0;
   for (; n + lanes <= count; n += lanes) hn::StoreU(hn::Mul(factor, load_as_float(d, from + n)), d, to + n);
@@ -143,7 +125,7 @@ template <class T>
 HWY_INLINE void store_row(const float* HWY_RESTRICT from, std::int64_t count, float scale,
                           T* HWY_RESTRICT to) {
   const Floats d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t lanes = lane_count();
   const Vec factor = hn::Set(d, scale);
   std::int64_t n = 0;
   for (; n + lanes <= count; n += lanes) store_from_float(d, hn::Mul(factor, hn::LoadU(d, from + n)), to + n);

@@ -147,10 +147,6 @@ double median(std::span<const double> samples) {
   return percentile(samples, 0.5);
 }
 
-double minimum(std::span<const double> samples) {
-  return percentile(samples, 0);
-}
-
 Interval median_interval(std::span<const double> samples, std::uint64_t seed) {
   if (samples.empty())
     return {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};

@@ -26,8 +26,6 @@ inline constexpr std::size_t kFewSamples = 6;
 [[nodiscard]] double percentile(std::span<const double> samples, double p);
 /// The middle value, or the mean of the middle two; NaN without samples.
 [[nodiscard]] double median(std::span<const double> samples);
-/// The smallest; NaN without samples.
-[[nodiscard]] double minimum(std::span<const double> samples);
 
 /// The percentile-bootstrap 95% interval of the median. Its cost does not grow with the samples beyond a
 /// sort.

@@ -28,13 +28,13 @@ std::string open_error(const fs::path& file, Access access, std::chrono::millise
 
 /// Opens the file both ways, expects the same words both times, and the same bytes afterwards.
 void expect_refused(const fs::path& file, const testing::Matcher<std::string>& sentence) {
-  const std::string before = read_bytes(file);
+  const std::string before = read_file(file);
   for (const Access access : {Access::read, Access::write}) {
     const std::string said = open_error(file, access);
     EXPECT_THAT(said, sentence);
     EXPECT_THAT(said, HasSubstr(file.string()));
   }
-  EXPECT_TRUE(read_bytes(file) == before);
+  EXPECT_TRUE(read_file(file) == before);
 }
 
 void change_by_sql(const fs::path& file, const std::string& sql) {
@@ -59,19 +59,19 @@ TEST(StoreErrors, AFolder) {
 
 TEST(StoreErrors, AFileWhereAFolderShouldBe) {
   const TemporaryFolder folder;
-  write_bytes(folder / "file", "text");
+  write_file(folder / "file", "text");
   EXPECT_THAT(open_error(folder / "file/store.db", Access::write), HasSubstr("cannot be created"));
 }
 
 TEST(StoreErrors, NotADatabase) {
   const TemporaryFolder folder;
-  write_bytes(folder / "notes.txt", std::string(5000, 'x'));
+  write_file(folder / "notes.txt", std::string(5000, 'x'));
   expect_refused(folder / "notes.txt", HasSubstr("no SQLite database"));
   for (const std::size_t size : {1U, 15U, 16U, 100U, 511U, 512U}) {  // SQLite would overwrite the short ones
-    write_bytes(folder / "short.txt", std::string(size, 'x'));
+    write_file(folder / "short.txt", std::string(size, 'x'));
     expect_refused(folder / "short.txt", HasSubstr("no SQLite database"));
   }
-  write_bytes(folder / "magic", std::string("SQLite format 3\0", 16) + std::string(5000, 'x'));
+  write_file(folder / "magic", std::string("SQLite format 3\0", 16) + std::string(5000, 'x'));
   expect_refused(folder / "magic", HasSubstr("no SQLite database"));
 }
 
@@ -85,7 +85,7 @@ TEST(StoreErrors, ADatabaseOfAnotherProgram) {
 
 TEST(StoreErrors, AnEmptyFileIsTakenForWritingOnly) {
   const TemporaryFolder folder;
-  write_bytes(folder / "store.db", "");
+  write_file(folder / "store.db", "");
   EXPECT_THAT(open_error(folder / "store.db", Access::read), HasSubstr("schema version 0"));
   EXPECT_EQ(fs::file_size(folder / "store.db"), 0U);
   EXPECT_EQ(open_error(folder / "store.db", Access::write), "");
@@ -104,11 +104,11 @@ TEST(StoreErrors, ANewerSchema) {
 TEST(StoreErrors, Truncated) {
   const TemporaryFolder folder;
   make_store(folder / "store.db", 50);
-  const std::string whole = read_bytes(folder / "store.db");
+  const std::string whole = read_file(folder / "store.db");
   const std::vector<std::size_t> sizes = {100, 511, 4095, whole.size() / 2, whole.size() - 4096};
   for (const std::size_t size : sizes) {
     SCOPED_TRACE(size);
-    write_bytes(folder / "store.db", whole.substr(0, size));
+    write_file(folder / "store.db", whole.substr(0, size));
     expect_refused(folder / "store.db", HasSubstr("damaged"));
   }
 }
@@ -116,14 +116,14 @@ TEST(StoreErrors, Truncated) {
 TEST(StoreErrors, OverwrittenPages) {
   const TemporaryFolder folder;
   const std::string id = make_store(folder / "store.db", 50);
-  const std::string whole = read_bytes(folder / "store.db");
+  const std::string whole = read_file(folder / "store.db");
   constexpr std::size_t kPage = 4096;
   ASSERT_GT(whole.size(), 20 * kPage);
   int seen_by_reading = 0;
   for (std::size_t page = 1; page < 20; ++page) {
     std::string damaged = whole;
     damaged.replace(page * kPage, kPage, std::string(kPage, '\x5a'));
-    write_bytes(folder / "store.db", damaged);
+    write_file(folder / "store.db", damaged);
     EXPECT_THAT(open_error(folder / "store.db", Access::write), HasSubstr("damaged")) << page;
     const Result<Store> store = Store::open(folder / "store.db", Access::read);
     if (store.ok()) {
@@ -134,7 +134,7 @@ TEST(StoreErrors, OverwrittenPages) {
         ++seen_by_reading;
       }
     }
-    EXPECT_TRUE(read_bytes(folder / "store.db") == damaged) << page;
+    EXPECT_TRUE(read_file(folder / "store.db") == damaged) << page;
   }
   EXPECT_GT(seen_by_reading, 0);
 }
@@ -142,12 +142,12 @@ TEST(StoreErrors, OverwrittenPages) {
 TEST(StoreErrors, RowsThatThisProgramNeverWrites) {
   const TemporaryFolder folder;
   const std::string id = make_store(folder / "store.db", 1);
-  const std::string whole = read_bytes(folder / "store.db");
+  const std::string whole = read_file(folder / "store.db");
   for (const char* sql :
        {"UPDATE measurements SET samples = x'010203'", "UPDATE measurements SET samples = zeroblob(16)",
         "UPDATE measurements SET details = '{'", "UPDATE runs SET provenance = 'x'",
         "DROP TABLE measurements"}) {
-    write_bytes(folder / "store.db", whole);
+    write_file(folder / "store.db", whole);
     change_by_sql(folder / "store.db", sql);
     const Result<Store> store = Store::open(folder / "store.db", Access::read);
     ASSERT_TRUE(store.ok()) << store.status().message();
@@ -215,7 +215,7 @@ TEST(StoreErrors, AReadOnlyFolder) {
   hand_over(folder.path());
   hand_over(file);
   fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
-  const std::string before = read_bytes(file);
+  const std::string before = read_file(file);
   EXPECT_THAT(in_child([&] {
                 give_up_root();
                 return open_error(file, Access::write);
@@ -238,7 +238,7 @@ TEST(StoreErrors, AReadOnlyFolder) {
                 return open_error(folder / "new/store.db", Access::write);
               }),
               HasSubstr("cannot be created: Permission denied"));
-  EXPECT_TRUE(read_bytes(file) == before);
+  EXPECT_TRUE(read_file(file) == before);
 }
 
 TEST(StoreErrors, AStoreOpenedForReadingIsNotWritten) {
@@ -293,9 +293,9 @@ bool mount_small(const fs::path& folder) {
   const gid_t group = getegid();
   if (unshare(user == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   if (user != 0) {
-    write_bytes("/proc/self/uid_map", fmt::format("0 {} 1", user));
-    write_bytes("/proc/self/setgroups", "deny");
-    write_bytes("/proc/self/gid_map", fmt::format("0 {} 1", group));
+    write_file("/proc/self/uid_map", fmt::format("0 {} 1", user));
+    write_file("/proc/self/setgroups", "deny");
+    write_file("/proc/self/gid_map", fmt::format("0 {} 1", group));
   }
   return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          mount("none", folder.c_str(), "tmpfs", 0, "size=600k") == 0;

@@ -1,4 +1,4 @@
-// What the tests of the store share: a folder, records, and processes of their own.
+// What the tests of the store share: records and processes of their own.
 #pragma once
 
 #include <filesystem>
@@ -8,26 +8,9 @@
 #include <utility>
 
 #include "store/store.h"
+#include "support/temporary_folder.h"
 
 namespace saccade::store {
-
-/// A folder that is gone with its contents at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] std::filesystem::path operator/(const char* name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
-[[nodiscard]] std::string read_bytes(const std::filesystem::path& file);
-void write_bytes(const std::filesystem::path& file, const std::string& bytes);
 
 /// A run with every field set.
 [[nodiscard]] Run some_run();

@@ -165,6 +165,18 @@ TEST(Recording, ANamedStoreMustWorkAndIsTriedBeforeAnythingIsMeasured) {
   EXPECT_EQ(read_file(file), "this is no database, it is a letter");
 }
 
+TEST(Recording, AUsersOwnStoreThatCannotBeWrittenOnlyWarns) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("data", "a file where a folder should be");
+  const CommandResult result =
+      run_saccade("bench 'b1 h1 l16 d16 f32' --budget 0.02", "XDG_DATA_HOME='" + file + "'");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("this run is not stored: "));
+  EXPECT_THAT(result.out, HasSubstr("cpu_blocked"));
+  EXPECT_EQ(result.out.find("stored:"), std::string::npos);
+  EXPECT_EQ(read_file(file), "a file where a folder should be");
+}
+
 /// Starts `saccade ARGUMENTS...` with stdout in a file, kills it after `milliseconds`, and returns what it
 /// printed.
 std::string run_and_kill(std::vector<std::string> arguments, const std::string& out, int milliseconds) {

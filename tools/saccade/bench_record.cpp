@@ -89,10 +89,9 @@ std::vector<BarResult> judge_bars(const ShapeResult& shape) {
       result.value = static_cast<double>(chosen->workspace_bytes + *chosen->grown_bytes) / (1 << 20);
       result.met = result.value <= bar.value;
     } else {
-      const double rate =
-          (bar.what == Bar::What::fma ? flops(problem) : min_bytes(problem)) / chosen->seconds.min;
-      const double ceiling =
-          bar.what == Bar::What::fma ? shape.best_fma_flops_per_second : shape.best_read_bytes_per_second;
+      const bool fma = bar.what == Bar::What::fma;
+      const double rate = (fma ? flops(problem) : min_bytes(problem)) / chosen->seconds.median;
+      const double ceiling = fma ? shape.fma_flops_per_second : shape.read_bytes_per_second;
       result.value = 100 * rate / ceiling;
       result.met = result.value >= bar.value;
     }

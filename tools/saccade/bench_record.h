@@ -21,8 +21,8 @@ struct BarResult {
 };
 
 /// The bars of a shape, held against the first kernel that was timed, which is the planner's choice. Empty
-/// when none was timed. Speeds are the kernel's fastest sample against the ceiling's fastest: whatever else
-/// runs on the machine only ever slows both down, and not by the same amount.
+/// when none was timed. Speeds are the kernel's median against the ceiling's, as in every table: what a
+/// caller gets on this machine, not its luckiest moment.
 [[nodiscard]] std::vector<BarResult> judge_bars(const ShapeResult& shape);
 
 /// A run that begins now, with all that is known before the first shape.

@@ -214,12 +214,8 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
     kernel.samples = std::move(samples[i]);
     kernel.seconds = measure::summarize(kernel.samples.seconds, options_.seed);
   }
-  const std::vector<double>& reads = samples[work.size()].seconds;
-  const std::vector<double>& fmas = samples[work.size() + 1].seconds;
-  result.read_bytes_per_second = read.work_per_call / measure::median(reads);
-  result.fma_flops_per_second = fma.work_per_call / measure::median(fmas);
-  result.best_read_bytes_per_second = read.work_per_call / measure::minimum(reads);
-  result.best_fma_flops_per_second = fma.work_per_call / measure::minimum(fmas);
+  result.read_bytes_per_second = read.work_per_call / measure::median(samples[work.size()].seconds);
+  result.fma_flops_per_second = fma.work_per_call / measure::median(samples[work.size() + 1].seconds);
 }
 
 void Bench::compare(ShapeResult& result) const {

@@ -54,10 +54,8 @@ struct ShapeResult {
   bool cold = false;
   std::string baseline;  ///< empty: nothing to compare
   std::vector<KernelResult> kernels;
-  double fma_flops_per_second = 0;        ///< median of the FMA loop in the kernels' own rounds
-  double read_bytes_per_second = 0;       ///< median of reading its K and V, in the same rounds
-  double best_fma_flops_per_second = 0;   ///< the fastest sample instead of the median
-  double best_read_bytes_per_second = 0;  ///< likewise
+  double fma_flops_per_second = 0;   ///< median of the FMA loop in the kernels' own rounds
+  double read_bytes_per_second = 0;  ///< median of reading its K and V, in the same rounds
 
   [[nodiscard]] bool any_timed() const { return std::ranges::any_of(kernels, &KernelResult::timed); }
 };

@@ -50,10 +50,13 @@ void print_info(const measure::Provenance& provenance, const CudaDevices& cuda) 
   }
   if (cuda.devices.empty()) fmt::print("  cuda      none: {}\n", cuda.why_none);
   for (const measure::GpuState& gpu : provenance.gpus.gpus) {
+    const char* const held_back = gpu.held_back_by.empty()     ? ""
+                                  : measure::is_throttled(gpu) ? "; throttled, times now say little: "
+                                                               : "; held back by: ";
     fmt::print("  clocks    {}: SM {} of {} MHz, memory {} of {} MHz, {} W, {} C, driver {}{}{}\n", gpu.name,
                gpu.sm_clock_mhz, gpu.max_sm_clock_mhz, gpu.memory_clock_mhz, gpu.max_memory_clock_mhz,
-               gpu.power_watts, gpu.temperature_celsius, provenance.gpus.driver,
-               gpu.held_back_by.empty() ? "" : "; held back by: ", fmt::join(gpu.held_back_by, ", "));
+               gpu.power_watts, gpu.temperature_celsius, provenance.gpus.driver, held_back,
+               fmt::join(gpu.held_back_by, ", "));
   }
   fmt::print("\nkernels, in the planner's order\n");
   Table table({{"name"}, {"device"}, {"what it does"}});

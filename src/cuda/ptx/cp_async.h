@@ -2,18 +2,16 @@
 #pragma once
 
 #include "cuda/ptx/machine.h"
+#include "cuda/ptx/shared.h"
 
 namespace saccade::SACCADE_MACHINE::ptx {
 
 #ifdef __CUDACC__
-/// An address of shared memory as instructions want it.
-SACCADE_DEVICE std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
 /// Starts a copy of 16 bytes, zeros where not `valid`. `from` must be an address all the same; it is not read
 /// then.
-SACCADE_DEVICE void copy_async_16(void* to, const void* from, bool valid = true) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+template <class T>
+SACCADE_DEVICE void copy_async_16(SharedPointer<T> to, const void* from, bool valid = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address), "l"(from),
                "r"(valid ? 16 : 0)
                : "memory");
 }
@@ -27,8 +25,9 @@ SACCADE_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 #else
-SACCADE_DEVICE void copy_async_16(void* to, const void* from, bool valid = true SACCADE_WHERE) {
-  emu::this_thread().copy_async(to, from, 16, valid ? 16 : 0, where);
+template <class T>
+SACCADE_DEVICE void copy_async_16(SharedPointer<T> to, const void* from, bool valid = true SACCADE_WHERE) {
+  emu::this_thread().copy_async(to.address, from, 16, valid ? 16 : 0, where);
 }
 SACCADE_DEVICE void commit_copies() {
   emu::this_thread().commit_copies();

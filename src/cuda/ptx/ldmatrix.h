@@ -7,30 +7,33 @@
 
 #include <cstring>
 
-#include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/machine.h"
+#include "cuda/ptx/shared.h"
 
 namespace saccade::SACCADE_MACHINE::ptx {
 
 #ifdef __CUDACC__
 /// Four matrices.
-SACCADE_DEVICE void load_matrices(std::uint32_t (&to)[4], const void* row) {
+template <class T>
+SACCADE_DEVICE void load_matrices(std::uint32_t (&to)[4], SharedPointer<T> row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(row))
+               : "r"(row.address)
                : "memory");
 }
 /// Four matrices, each transposed.
-SACCADE_DEVICE void load_matrices_transposed(std::uint32_t (&to)[4], const void* row) {
+template <class T>
+SACCADE_DEVICE void load_matrices_transposed(std::uint32_t (&to)[4], SharedPointer<T> row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(row))
+               : "r"(row.address)
                : "memory");
 }
 /// Stores four matrices (Hopper).
-SACCADE_DEVICE void store_matrices(void* row, const std::uint32_t (&from)[4]) {
+template <class T>
+SACCADE_DEVICE void store_matrices(SharedPointer<T> row, const std::uint32_t (&from)[4]) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row.address),
                "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
                : "memory");
 #else
@@ -61,13 +64,16 @@ inline void load_matrices(std::uint32_t* to, const void* row, bool transposed, c
   });
 }
 }  // namespace detail
-SACCADE_DEVICE void load_matrices(std::uint32_t (&to)[4], const void* row SACCADE_WHERE) {
-  detail::load_matrices(to, row, false, where);
+template <class T>
+SACCADE_DEVICE void load_matrices(std::uint32_t (&to)[4], SharedPointer<T> row SACCADE_WHERE) {
+  detail::load_matrices(to, row.address, false, where);
 }
-SACCADE_DEVICE void load_matrices_transposed(std::uint32_t (&to)[4], const void* row SACCADE_WHERE) {
-  detail::load_matrices(to, row, true, where);
+template <class T>
+SACCADE_DEVICE void load_matrices_transposed(std::uint32_t (&to)[4], SharedPointer<T> row SACCADE_WHERE) {
+  detail::load_matrices(to, row.address, true, where);
 }
-SACCADE_DEVICE void store_matrices(void* row, const std::uint32_t (&from)[4] SACCADE_WHERE) {
+template <class T>
+SACCADE_DEVICE void store_matrices(SharedPointer<T> row, const std::uint32_t (&from)[4] SACCADE_WHERE) {
   struct Lane {
     const std::uint32_t* from;
     std::uint16_t row[8];
@@ -82,8 +88,8 @@ SACCADE_DEVICE void store_matrices(void* row, const std::uint32_t (&from)[4] SAC
       }
     }
   });
-  thread.write(row, 16, where);
-  std::memcpy(row, mine.row, 16);
+  thread.write(row.address, 16, where);
+  std::memcpy(row.address, mine.row, 16);
 }
 #endif
 

@@ -32,7 +32,7 @@
 #define SACCADE_ONLY_SM90A(...) __trap()
 #endif
 #define SACCADE_UNROLL _Pragma("unroll")
-#define SACCADE_NO_UNROLL _Pragma("unroll 1")
+#define SACCADE_UNROLL_BY_4 _Pragma("unroll 4")
 #else
 #include "emu/thread.h"
 #define SACCADE_MACHINE emulated
@@ -43,7 +43,7 @@
 #define SACCADE_WHERE , emu::Where where = emu::Where::current()
 #define SACCADE_ONLY_WHERE emu::Where where = emu::Where::current()
 #define SACCADE_UNROLL
-#define SACCADE_NO_UNROLL
+#define SACCADE_UNROLL_BY_4
 #endif
 
 namespace saccade::SACCADE_MACHINE::ptx {

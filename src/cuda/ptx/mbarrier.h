@@ -5,8 +5,8 @@
 // complete, so at once for parity 1 of a fresh barrier.
 #pragma once
 
-#include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/machine.h"
+#include "cuda/ptx/shared.h"
 #ifdef __CUDACC__
 #include <cuda/ptx>
 #endif
@@ -20,7 +20,7 @@ using Mbarrier = std::uint64_t;
 /// Starts a barrier whose phases take `arrivals` arrivals. One thread does it; fence_mbarrier_init() and a
 /// barrier of the block (or cluster) come before the others use it.
 SACCADE_DEVICE void init_mbarrier(Mbarrier* barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedPointer(barrier).address), "r"(arrivals)
                : "memory");
 }
 /// Shows initialised barriers to the copy engine and to the other blocks of the cluster.
@@ -29,21 +29,22 @@ SACCADE_DEVICE void fence_mbarrier_init() {
 }
 /// Ends a barrier: its bytes are ordinary memory again.
 SACCADE_DEVICE void invalidate_mbarrier(Mbarrier* barrier) {
-  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(SharedPointer(barrier).address) : "memory");
 }
 /// Arrives once; what this thread did before is seen by those who wait for the phase.
 SACCADE_DEVICE void arrive_mbarrier(Mbarrier* barrier) {
   asm volatile("{\n\t.reg .b64 state;\n\tmbarrier.arrive.shared::cta.b64 state, [%0];\n\t}" ::"r"(
-                   shared_address(barrier))
+                   SharedPointer(barrier).address)
                : "memory");
 }
 /// Arrives once at the barrier at the same offset in block `rank` of the cluster (this one's too).
 SACCADE_DEVICE void arrive_remote_mbarrier(Mbarrier* barrier, int rank) {
-  SACCADE_SINCE_SM90(asm volatile(
-      "{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\t"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}" ::"r"(shared_address(barrier)),
-      "r"(rank)
-      : "memory"));
+  SACCADE_SINCE_SM90(
+      asm volatile("{\n\t.reg .b32 remote;\n\tmapa.shared::cluster.u32 remote, %0, %1;\n\t"
+                   "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}" ::"r"(
+                       SharedPointer(barrier).address),
+                   "r"(rank)
+                   : "memory"));
 }
 /// Announces `bytes` bytes of copies to the phase, then arrives once.
 SACCADE_DEVICE void arrive_and_expect_bytes(Mbarrier* barrier, int bytes) {
@@ -54,7 +55,8 @@ SACCADE_DEVICE void arrive_and_expect_bytes(Mbarrier* barrier, int bytes) {
 /// Announces `bytes` bytes of copies to the phase.
 SACCADE_DEVICE void expect_bytes(Mbarrier* barrier, int bytes) {
   SACCADE_SINCE_SM90(asm volatile(
-      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(SharedPointer(barrier).address),
+      "r"(bytes)
       : "memory"));
 }
 /// Whether the phase of this parity is complete. If so, what came before it is seen.

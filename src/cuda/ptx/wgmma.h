@@ -23,8 +23,8 @@
 #include <type_traits>
 
 #include "core/dtypes.h"
-#include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/machine.h"
+#include "cuda/ptx/shared.h"
 
 namespace saccade::SACCADE_MACHINE::ptx {
 
@@ -47,7 +47,7 @@ SACCADE_DEVICE std::uint64_t advance_descriptor(std::uint64_t descriptor, int by
 #ifdef __CUDACC__
 /// The descriptor of a matrix in shared memory. `leading` and `stride` in bytes, `swizzle` 0, 32, 64 or 128.
 SACCADE_DEVICE std::uint64_t matrix_descriptor(const void* start, int leading, int stride, int swizzle) {
-  return detail::encode_descriptor(shared_address(start), leading, stride, swizzle);
+  return detail::encode_descriptor(SharedPointer(start).address, leading, stride, swizzle);
 }
 /// Orders this warpgroup's use of accumulators and registers of A before the products that follow.
 SACCADE_DEVICE void fence_products() {

@@ -119,7 +119,8 @@ TEST_F(Misuse, ProductsNeedAProxyFenceAfterStores) {
 TEST_F(Misuse, ProductsNeedAProxyFenceAfterCpAsync) {
   const auto kernel = [&](bool fence) {
     return [this, fence] {
-      for (int n = thread_index(); n < 512; n += 128) copy_async_16(words() + 4 * n, in.data() + 4 * n);
+      for (int n = thread_index(); n < 512; n += 128)
+        copy_async_16(SharedPointer(words() + 4 * n), in.data() + 4 * n);
       commit_copies();
       wait_copies<0>();
       if (fence) fence_shared_to_async();

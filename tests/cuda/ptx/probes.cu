@@ -132,7 +132,8 @@ SACCADE_KERNEL(128, 1) cp_async_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   const auto* in = reinterpret_cast<const Bytes16*>(arguments.in);
   auto* out = reinterpret_cast<Bytes16*>(arguments.out);
   for (int stage = 0; stage < 3; ++stage) {
-    copy_async_16(shared + 128 * stage + thread, in + 128 * stage + thread, thread % 3 != stage);
+    copy_async_16(SharedPointer(shared + 128 * stage + thread), in + 128 * stage + thread,
+                  thread % 3 != stage);
     commit_copies();
   }
   wait_copies<2>();
@@ -152,9 +153,9 @@ ldmatrix_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   sync_warp();
   std::uint32_t registers[4];
   if constexpr (kTransposed) {
-    load_matrices_transposed(registers, shared + lane);
+    load_matrices_transposed(registers, SharedPointer(shared + lane));
   } else {
-    load_matrices(registers, shared + lane);
+    load_matrices(registers, SharedPointer(shared + lane));
   }
   for (int n = 0; n < 4; ++n) store(arguments.out + 4 * lane + n, registers[n]);
 }
@@ -164,7 +165,7 @@ SACCADE_KERNEL(32, 1) stmatrix_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   auto* shared = reinterpret_cast<Bytes16*>(shared_memory());
   std::uint32_t registers[4];
   for (int n = 0; n < 4; ++n) registers[n] = load(arguments.in + 4 * lane + n);
-  store_matrices(shared + lane, registers);
+  store_matrices(SharedPointer(shared + lane), registers);
   sync_warp();
   store(reinterpret_cast<Bytes16*>(arguments.out) + lane, load(shared + lane));
 }

@@ -1,0 +1,40 @@
+// Online softmax in base 2: a running maximum, a running sum, and what to multiply earlier results with.
+#pragma once
+
+#include <limits>
+
+#include "cuda/ptx/numbers.h"
+
+namespace saccade::SACCADE_MACHINE::tile {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kLog2e = 1.44269504088896340736F;
+inline constexpr float kLn2 = 0.693147180559945309417F;
+
+SACCADE_DEVICE float larger(float a, float b) {
+  return a > b ? a : b;
+}
+
+/// One row's state. Scores are in base 2; a row that has seen no key has m = -inf and l = 0.
+struct RowState {
+  float m = -kInfinity;
+  float l = 0;
+
+  /// Takes in the maximum of some new scores; returns what the sums so far (l here, o elsewhere) are worth
+  /// now.
+  SACCADE_DEVICE float raise(float new_max) {
+    const float old = m;
+    m = larger(new_max, m);
+    return m == -kInfinity ? 1.0F : ptx::fast_exp2(old - m);
+  }
+  /// What scores are compared with: the maximum, or 0 while there is none, so that -inf - base stays -inf.
+  [[nodiscard]] SACCADE_DEVICE float base() const { return m == -kInfinity ? 0.0F : m; }
+  /// The factor that turns the sum of weighted values into the output; 0 for a row with nothing to attend to.
+  [[nodiscard]] SACCADE_DEVICE float weight() const { return l == 0 ? 0.0F : 1 / l; }
+  /// The natural logarithm of the sum of exponentials.
+  [[nodiscard]] SACCADE_DEVICE float lse() const {
+    return l == 0 ? -kInfinity : kLn2 * (m + ptx::accurate_log2(l));
+  }
+};
+
+}  // namespace saccade::SACCADE_MACHINE::tile
