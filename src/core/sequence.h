@@ -81,13 +81,14 @@ struct KeyRange {
 
 /// The keys that the causal mask and the window leave to query i; empty as begin == end.
 constexpr KeyRange visible_keys(const Problem& p, const Sequence& s, std::int64_t i) {
+  // A window may be as large as kUnbounded. Nearer it means the same, and nothing overflows: nvcc turns
+  // "left >= center ? 0 : center - left" into a maximum that a wrapped difference wins.
+  constexpr std::int64_t kFar = std::int64_t{1} << 61;
   const std::int64_t center = i + s.diagonal;
-  const std::int64_t right = p.causal ? 0 : p.window_right;
-  // Windows may be as large as kUnbounded, so compare before adding.
-  const std::int64_t begin = p.window_left >= center ? 0 : center - p.window_left;
-  const std::int64_t end =
-      right >= s.len_kv - center ? s.len_kv : std::max<std::int64_t>(center + right + 1, 0);
-  return {std::min(begin, end), end};
+  const std::int64_t left = std::min(p.window_left, kFar);
+  const std::int64_t right = p.causal ? 0 : std::min(p.window_right, kFar);
+  const std::int64_t end = std::clamp<std::int64_t>(center + right + 1, 0, s.len_kv);
+  return {std::clamp<std::int64_t>(center - left, 0, end), end};
 }
 
 }  // namespace saccade

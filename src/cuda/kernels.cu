@@ -7,11 +7,17 @@
 namespace saccade::SACCADE_MACHINE {
 
 std::span<const Kernel* const> kernels() {
-  static const std::array kRows = {&ladder::ladder_persistent(),  &ladder::ladder_warp_specialized(),
-                                   &ladder::ladder_cp_async(),    &ladder::ladder_wmma(),
-                                   &ladder::ladder_wmma_qk(),     &ladder::ladder_light_barriers(),
-                                   &ladder::ladder_warp_reduce(), &ladder::ladder_tiled(),
-                                   &ladder::ladder_minimal(),     &cuda_reference()};
+  static const std::array kRows = {&ladder::ladder_persistent(),
+                                   &ladder::ladder_warp_specialized(),
+                                   &ladder::ladder_cp_async(),
+                                   &ladder::ladder_wmma(),
+                                   &ladder::ladder_wmma_qk(),
+                                   &ladder::ladder_cublas(),
+                                   &ladder::ladder_light_barriers(),
+                                   &ladder::ladder_warp_reduce(),
+                                   &ladder::ladder_tiled(),
+                                   &ladder::ladder_minimal(),
+                                   &cuda_reference()};
   return kRows;
 }
 

@@ -60,7 +60,7 @@ Provenance collect_provenance(std::uint64_t seed, std::string command_line) {
           .version = SACCADE_VERSION,
           .compiler = SACCADE_COMPILER,
           .flags = SACCADE_FLAGS,
-          .toolkit = "none",
+          .toolkit = SACCADE_TOOLKIT,
           .host = describe_host(),
           .gpus = read_gpus(),
           .date = utc_now(),

@@ -57,10 +57,12 @@ class Image {
   device::Memory memory_;
 };
 
+}  // namespace
+
 /// All images of one call, and the tensors that point at them.
-class Mirror {
+class Mirror::Images {
  public:
-  Mirror(const Problem& p, const Tensors& host) : tensors_(host) {
+  Images(const Problem& p, const Tensors& host) : tensors_(host) {
     const auto add = [this](const Operands& operands, std::vector<Image>& images) {
       for (const Operand& operand : operands) {
         const Bounds range = bounds(operand.extent).value();  // validate() has made sure that there are some
@@ -129,7 +131,18 @@ class Mirror {
   std::vector<Move> moves_;
 };
 
-}  // namespace
+Mirror::Mirror(const Problem& problem, const Tensors& host)
+    : images_(std::make_unique<Images>(problem, host)) {}
+Mirror::~Mirror() = default;
+Status Mirror::upload() {
+  return images_->upload();
+}
+const Tensors& Mirror::tensors() const {
+  return images_->tensors();
+}
+Status Mirror::download() {
+  return images_->download();
+}
 
 Status run_mirrored(const Plan& plan, const Tensors& host) {
   const device::Guard guard(plan.device().index);

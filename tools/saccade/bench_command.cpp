@@ -42,8 +42,7 @@ int run_bench(const BenchCommandOptions& options, const Globals& globals) {
   progress.clear();
   Recorder recorder(options.store, measure::collect_provenance(resolved.seed, globals.command_line), bench);
   if (!globals.json) {
-    fmt::print("ceilings: FMA {} GFLOP/s on {} threads, copy {} GB/s beyond the caches\n\n",
-               format_number(bench.fma_flops_per_second() / 1e9), bench.threads(),
+    fmt::print("ceilings: {}, {} GB/s beyond the caches\n\n", peak_text(bench),
                format_number(bench.copy_bytes_per_second() / 1e9));
   }
   bool failed = false;

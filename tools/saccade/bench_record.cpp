@@ -47,6 +47,7 @@ store::Measurement record(const ShapeResult& shape, const KernelResult& kernel) 
   m.kernel = kernel.kernel;
   m.config = kernel.config;
   m.threads = shape.threads;
+  m.timer = shape.device.kind == DeviceKind::cuda ? store::Timer::device : store::Timer::host;
   m.caches = shape.cold ? store::Caches::cold : store::Caches::warm;
   m.not_timed = kernel.not_timed;
   if (kernel.verified) m.verified = kernel.verified->passed();
@@ -101,9 +102,12 @@ std::vector<BarResult> judge_bars(const ShapeResult& shape) {
 }
 
 store::Run run_record(const measure::Provenance& provenance, const Bench& bench) {
-  Result<store::Run> run = store::describe_run(provenance, provenance.host.cpu_model);
+  const bool on_gpu = bench.device().kind == DeviceKind::cuda && !provenance.gpus.gpus.empty();
+  Result<store::Run> run = store::describe_run(
+      provenance, on_gpu ? provenance.gpus.gpus.at(static_cast<std::size_t>(bench.device().index)).name
+                         : provenance.host.cpu_model);
   if (!run.ok()) throw CommandError(run.status());
-  run->details = {{"device", "cpu"},
+  run->details = {{"device", to_string(bench.device())},
                   {"threads", bench.threads()},
                   {"caches", bench.options().cold ? "cold" : "warm"},
                   {"budget_seconds", bench.options().budget_seconds},

@@ -11,9 +11,12 @@
 
 #include "command.h"
 #include "console.h"
+#include "cuda/ceilings/ceilings.h"
+#include "cuda/launch/runtime.h"
 #include "measure/ceilings.h"
 #include "measure/memory.h"
 #include "verify/case_data.h"
+#include "verify/mirror.h"
 
 namespace saccade::cli {
 namespace {
@@ -107,6 +110,26 @@ std::span<const std::byte> memory_of(const Problem& p, const Strides& strides, s
   return {first, static_cast<std::size_t>((end - begin) * element)};
 }
 
+/// What a call gave, or the end of the command.
+template <class T>
+T expect(Result<T> result) {
+  if (!result.ok()) throw CommandError(result.status());
+  return std::move(result).value();
+}
+void expect(const Status& status) {
+  if (!status.ok()) throw CommandError(status);
+}
+
+/// Device time by replays of a CUDA graph of ten calls. Fewer calls than that are a part of one replay.
+measure::TimedCalls device_timer(const std::function<Status(Stream)>& enqueue) {
+  const device::CallGraph graph = expect(device::CallGraph::capture(enqueue));
+  return [graph](int calls) {
+    constexpr int kCalls = device::CallGraph::kCallsPerGraph;
+    const int times = (calls + kCalls - 1) / kCalls;
+    return expect(graph.replay(times)) / (times * kCalls) * calls;
+  };
+}
+
 std::string why_failed(const Verdict& verdict) {
   const Failure& failure = verdict.failures.front();
   return fmt::format("failed verification: {}: {}", to_string(failure.check), failure.detail);
@@ -124,7 +147,19 @@ struct Bench::Work {
 
 Bench::Bench(BenchOptions options)
     : options_(std::move(options)),
+      device_(options_.kernels.empty() ? Device{} : options_.kernels.front().device),
       threads_(options_.threads > 0 ? options_.threads : omp_get_max_threads()) {
+  for (const KernelChoice& kernel : options_.kernels) {
+    if (kernel.device == device_) continue;
+    throw CommandError(kBadInput, fmt::format("kernels of one device are compared: {} runs on {}, {} on {}",
+                                              options_.kernels.front().name, to_string(device_), kernel.name,
+                                              to_string(kernel.device)));
+  }
+  if (device_.kind == DeviceKind::cuda) {
+    if (options_.cold) throw CommandError(kBadInput, "--cold is for the CPU's caches");
+    measure_gpu_ceilings();
+    return;
+  }
   if (options_.cold) evictor_ = std::make_shared<measure::CacheEvictor>();
   // A short benchmark should not wait long for its ceilings.
   const int runs = std::clamp(static_cast<int>(2 * options_.budget_seconds), 1, 5);
@@ -133,6 +168,24 @@ Bench::Bench(BenchOptions options)
   copy_bytes_per_second_ = measure::measure_copy({.bytes = beyond_caches,
                                                   .threads = threads_,
                                                   .budget_seconds = std::min(options_.budget_seconds, 0.3)});
+}
+
+void Bench::measure_gpu_ceilings() {
+  const device::Guard guard(device_.index);
+  expect(guard.status());
+  constexpr int kRuns = 5;
+  const auto best_rate = [](const device::Probe& probe) {
+    const measure::TimedCalls time = device_timer(probe.enqueue);
+    double best = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < kRuns; ++run) best = std::min(best, time(1));
+    return probe.work_per_call / best;
+  };
+  fma_flops_per_second_ = best_rate(expect(device::matrix_probe(device_.index, kShortestProbeSeconds)));
+  constexpr std::size_t kBeyondCaches = std::size_t{1} << 30;
+  const device::Memory memory = expect(device::Memory::allocate(kBeyondCaches));
+  const std::array<std::span<const std::byte>, 1> parts = {
+      std::span<const std::byte>(memory.data(), memory.bytes())};
+  copy_bytes_per_second_ = best_rate(expect(device::read_probe(device_.index, parts)));
 }
 
 KernelResult Bench::prepare(const Problem& problem, const KernelChoice& kernel, std::vector<Work>& work,
@@ -152,7 +205,7 @@ KernelResult Bench::prepare(const Problem& problem, const KernelChoice& kernel, 
   // Nothing is as slow as this many operations a second, so most shapes need no guess.
   constexpr double kSlowest = 2e8;
   const double longest = options_.budget_seconds / 3;  // three samples are the fewest that say anything
-  if (flops(problem) > kSlowest * longest) {
+  if (device_.kind == DeviceKind::cpu && flops(problem) > kSlowest * longest) {
     report(fmt::format("estimating {}", result.kernel));
     const std::optional<double> guess = estimate_seconds(problem, kernel, options_.threads, longest / 8);
     if (guess && *guess > longest) {
@@ -162,7 +215,8 @@ KernelResult Bench::prepare(const Problem& problem, const KernelChoice& kernel, 
       return result;
     }
   }
-  work.push_back({kernel, plan, std::make_unique<WorkspaceMemory>(plan.workspace_bytes()), 0});
+  const std::size_t on_host = device_.kind == DeviceKind::cpu ? plan.workspace_bytes() : 0;
+  work.push_back({kernel, plan, std::make_unique<WorkspaceMemory>(on_host), 0});
   return result;
 }
 
@@ -204,6 +258,43 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
   const measure::Probe fma = measure::fma_probe(threads_, std::max(fastest, kShortestProbeSeconds));
   candidates.push_back({"read ceiling", read.time});
   candidates.push_back({"FMA ceiling", fma.time});
+  sample(work, candidates, {read.work_per_call, fma.work_per_call}, result);
+}
+
+void Bench::time_on_gpu(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const {
+  const device::Guard guard(device_.index);
+  expect(guard.status());
+  CaseData data(problem, finite_seed(options_.seed));
+  data.poison();
+  Mirror mirror(problem, data.tensors());
+  expect(mirror.upload());
+  std::vector<device::Memory> workspaces;  // stay until the last replay
+  std::vector<measure::Candidate> candidates;
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const Work& each : work) {
+    const device::Memory& memory =
+        workspaces.emplace_back(expect(device::Memory::allocate(each.plan.workspace_bytes())));
+    const Workspace workspace{memory.data(), memory.bytes()};
+    const auto enqueue = [&mirror, &each, workspace](Stream stream) {
+      return saccade::run(each.plan, mirror.tensors(), workspace, stream);
+    };
+    expect(enqueue(nullptr));  // loads the code, which a graph could not
+    expect(device::synchronize());
+    candidates.push_back({result.kernels[each.result].kernel, device_timer(enqueue)});
+    fastest = std::min(fastest, candidates.back().time(1));
+  }
+  const std::array keys_and_values = {memory_of(problem, problem.k, problem.dim_qk, mirror.tensors().k),
+                                      memory_of(problem, problem.v, problem.dim_v, mirror.tensors().v)};
+  const device::Probe read = expect(device::read_probe(device_.index, keys_and_values));
+  const device::Probe matrix =
+      expect(device::matrix_probe(device_.index, std::max(fastest, kShortestProbeSeconds)));
+  candidates.push_back({"read ceiling", device_timer(read.enqueue)});
+  candidates.push_back({"matrix ceiling", device_timer(matrix.enqueue)});
+  sample(work, candidates, {read.work_per_call, matrix.work_per_call}, result);
+}
+
+void Bench::sample(const std::vector<Work>& work, const std::vector<measure::Candidate>& candidates,
+                   const std::array<double, 2>& ceiling_work, ShapeResult& result) const {
   measure::SamplerOptions how;
   how.seed = options_.seed;
   how.budget_seconds = options_.budget_seconds;
@@ -214,8 +305,8 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
     kernel.samples = std::move(samples[i]);
     kernel.seconds = measure::summarize(kernel.samples.seconds, options_.seed);
   }
-  result.read_bytes_per_second = read.work_per_call / measure::median(samples[work.size()].seconds);
-  result.fma_flops_per_second = fma.work_per_call / measure::median(samples[work.size() + 1].seconds);
+  result.read_bytes_per_second = ceiling_work[0] / measure::median(samples[work.size()].seconds);
+  result.fma_flops_per_second = ceiling_work[1] / measure::median(samples[work.size() + 1].seconds);
 }
 
 void Bench::compare(ShapeResult& result) const {
@@ -236,6 +327,7 @@ void Bench::compare(ShapeResult& result) const {
 ShapeResult Bench::run(const Case& each, const Report& report) {
   ShapeResult result;
   result.of = each;
+  result.device = device_;
   result.threads = threads_;
   result.cold = options_.cold;
   std::vector<Work> work;
@@ -251,7 +343,11 @@ ShapeResult Bench::run(const Case& each, const Report& report) {
   }
   if (work.empty()) return result;
   report("timing");
-  time(each.problem, work, result);
+  if (device_.kind == DeviceKind::cuda) {
+    time_on_gpu(each.problem, work, result);
+  } else {
+    time(each.problem, work, result);
+  }
   compare(result);
   return result;
 }

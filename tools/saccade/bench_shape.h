@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,11 +51,12 @@ struct KernelResult {
 /// All kernels on one problem.
 struct ShapeResult {
   Case of;
+  Device device;
   int threads = 0;
   bool cold = false;
   std::string baseline;  ///< empty: nothing to compare
   std::vector<KernelResult> kernels;
-  double fma_flops_per_second = 0;   ///< median of the FMA loop in the kernels' own rounds
+  double fma_flops_per_second = 0;   ///< median of the FMA (on a GPU: matrix) loop in the kernels' own rounds
   double read_bytes_per_second = 0;  ///< median of reading its K and V, in the same rounds
 
   [[nodiscard]] bool any_timed() const { return std::ranges::any_of(kernels, &KernelResult::timed); }
@@ -71,8 +73,10 @@ class Bench {
   [[nodiscard]] ShapeResult run(const Case& each, const Report& report);
 
   [[nodiscard]] const BenchOptions& options() const { return options_; }
+  [[nodiscard]] Device device() const { return device_; }
   [[nodiscard]] int threads() const { return threads_; }
-  /// The best FMA rate before the first shape: what this machine gives when it is let alone.
+  /// The best FMA (on a GPU: matrix) rate before the first shape: what this machine gives when it is let
+  /// alone.
   [[nodiscard]] double fma_flops_per_second() const { return fma_flops_per_second_; }
   /// Copy bandwidth over memory larger than the caches, in bytes a second.
   [[nodiscard]] double copy_bytes_per_second() const { return copy_bytes_per_second_; }
@@ -85,9 +89,15 @@ class Bench {
   /// Takes what fails out of the work.
   void verify(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const;
   void time(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const;
+  void time_on_gpu(const Problem& problem, std::vector<Work>& work, ShapeResult& result) const;
+  /// Samples the kernels and the two ceilings, and writes down what they gave.
+  void sample(const std::vector<Work>& work, const std::vector<measure::Candidate>& candidates,
+              const std::array<double, 2>& ceiling_work, ShapeResult& result) const;
+  void measure_gpu_ceilings();
   void compare(ShapeResult& result) const;
 
   BenchOptions options_;
+  Device device_;
   int threads_;
   double fma_flops_per_second_ = 0;
   double copy_bytes_per_second_ = 0;

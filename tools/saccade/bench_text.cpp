@@ -32,6 +32,13 @@ std::string samples_text(const KernelResult& kernel) {
 
 }  // namespace
 
+std::string peak_text(const Bench& bench) {
+  const std::string rate = format_number(bench.fma_flops_per_second() / 1e9);
+  return bench.device().kind == DeviceKind::cuda
+             ? fmt::format("matrix {} GFLOP/s on {}", rate, to_string(bench.device()))
+             : fmt::format("FMA {} GFLOP/s on {} threads", rate, bench.threads());
+}
+
 bool is_noisy(const ShapeResult& shape) {
   const auto first = std::ranges::find_if(shape.kernels, &KernelResult::timed);
   return first != shape.kernels.end() && interval_percent(*first) > kWidePercent;
@@ -39,10 +46,11 @@ bool is_noisy(const ShapeResult& shape) {
 
 std::vector<std::string> noise_warnings(const ShapeResult& shape, double best_fma) {
   std::vector<std::string> warnings;
+  const char* peak = shape.device.kind == DeviceKind::cuda ? "matrix" : "FMA";
   if (shape.any_timed() && shape.fma_flops_per_second < 0.9 * best_fma) {
     warnings.push_back(
-        fmt::format("the machine gave only {:.0f}% of its FMA peak around this shape: something else runs",
-                    100 * shape.fma_flops_per_second / best_fma));
+        fmt::format("the machine gave only {:.0f}% of its {} peak around this shape: something else runs",
+                    100 * shape.fma_flops_per_second / best_fma, peak));
   }
   for (const KernelResult& kernel : shape.kernels) {
     if (!kernel.timed()) continue;
@@ -51,7 +59,7 @@ std::vector<std::string> noise_warnings(const ShapeResult& shape, double best_fm
     if (above_fma || above_read) {
       warnings.push_back(
           fmt::format("{} is above 100%: the {} ceiling was measured on a busy machine; repeat this",
-                      kernel.kernel, above_fma ? "FMA" : "read"));
+                      kernel.kernel, above_fma ? peak : "read"));
     }
     if (kernel.samples.converged) continue;
     const double percent = interval_percent(kernel);
@@ -67,9 +75,12 @@ std::vector<std::string> noise_warnings(const ShapeResult& shape, double best_fm
 std::string shape_text(const ShapeResult& shape, double best_fma) {
   using enum Table::Align;
   const Problem& problem = shape.of.problem;
-  std::string text = fmt::format("{}   ({} GFLOP, {}, {} threads{})\n", to_string(problem),
-                                 format_number(flops(problem) / 1e9), format_bytes(min_bytes(problem)),
-                                 shape.threads, shape.cold ? ", cold caches" : "");
+  const bool on_gpu = shape.device.kind == DeviceKind::cuda;
+  std::string text = fmt::format(
+      "{}   ({} GFLOP, {}, {}{})\n", to_string(problem), format_number(flops(problem) / 1e9),
+      format_bytes(min_bytes(problem)),
+      on_gpu ? to_string(shape.device) + ", device time" : fmt::format("{} threads", shape.threads),
+      shape.cold ? ", cold caches" : "");
   const std::string against = shape.baseline.empty() ? "" : "vs " + shape.baseline;
   Table table({{"kernel"},
                {"verified"},
@@ -79,7 +90,7 @@ std::string shape_text(const ShapeResult& shape, double best_fma) {
                {"p95", right},
                {"samples", right},
                {"GFLOP/s", right},
-               {"% FMA", right},
+               {on_gpu ? "% matrix" : "% FMA", right},
                {"GB/s", right},
                {"% read", right},
                {against},

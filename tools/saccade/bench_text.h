@@ -7,6 +7,9 @@
 
 namespace saccade::cli {
 
+/// "FMA 340 GFLOP/s on 2 threads", "matrix 650000 GFLOP/s on cuda:0".
+[[nodiscard]] std::string peak_text(const Bench& bench);
+
 /// One block: the shape, a table of its kernels, what was not timed and why, bars and warnings. `best_fma` is
 /// the run's best rate, by which warnings tell whether the machine was quiet.
 [[nodiscard]] std::string shape_text(const ShapeResult& shape, double best_fma);

@@ -9,6 +9,7 @@
 #include "cases.h"
 #include "commands.h"
 #include "console.h"
+#include "cuda/launch/runtime.h"
 #include "cuda_driver.h"
 #include "gnuplot.h"
 #include "kernel_choice.h"
@@ -20,7 +21,7 @@
 namespace saccade::cli {
 namespace {
 
-constexpr char kLine[] = "{:<40}  {:<14}  {:<8}  {:>9}  {:>8}  {:>9}  {}\n";
+constexpr char kLine[] = "{:<40}  {:<23}  {:<8}  {:>9}  {:>8}  {:>9}  {}\n";
 
 void print_rows(const ShapeResult& shape) {
   const Problem& problem = shape.of.problem;
@@ -48,14 +49,15 @@ void print_rows(const ShapeResult& shape) {
   std::fflush(stdout);
 }
 
-void print_device_line(const CudaDevices& cuda) {
-  const auto rows = kernels();
-  const bool cuda_kernels =
-      std::ranges::any_of(rows, [](const KernelInfo& k) { return k.device == DeviceKind::cuda; });
-  if (cuda.devices.empty()) {
+void print_device_line(Device device, const CudaDevices& cuda) {
+  if (device.kind == DeviceKind::cuda) {
+    fmt::print("device: {}, {}\n", to_string(device),
+               cuda.devices.at(static_cast<std::size_t>(device.index)).name);
+  } else if (cuda.devices.empty()) {
     fmt::print("device: cpu; {}\n", cuda.why_none);
-  } else if (!cuda_kernels) {
-    fmt::print("device: cpu; {} is here, but this build has no CUDA kernels\n", cuda.devices[0].name);
+  } else {
+    fmt::print("device: cpu; {} is here, but {}\n", cuda.devices[0].name,
+               device::machine(0).status().message());
   }
 }
 
@@ -66,17 +68,15 @@ int run_main_job(const MainJobOptions& options, const Globals& globals) {
   BenchOptions how;
   how.kernels = choose_kernels({});
   how.budget_seconds = options.budget_seconds;
-  if (!globals.json) print_device_line(find_cuda_devices());
+  if (!globals.json) print_device_line(how.kernels.front().device, find_cuda_devices());
 
   Progress progress(cases.size());
   progress.show(0, "measuring what this machine can do");
   Bench bench(how);
   progress.clear();
   if (!globals.json) {
-    fmt::print(
-        "ceilings: FMA {} GFLOP/s on {} threads; read bandwidth is measured over each shape's own "
-        "footprint\n\n",
-        format_number(bench.fma_flops_per_second() / 1e9), bench.threads());
+    fmt::print("ceilings: {}; read bandwidth is measured over each shape's own footprint\n\n",
+               peak_text(bench));
     fmt::print(kLine, "shape", "kernel", "verified", "time", "GFLOP/s", "of peak  ",
                "against the last kernel");
   }
@@ -105,7 +105,8 @@ int run_main_job(const MainJobOptions& options, const Globals& globals) {
   if (globals.json) {
     print_json(document);
   } else {
-    fmt::print("\n* of the read bandwidth over the same footprint; the others are of the FMA peak\n");
+    fmt::print("\n* of the read bandwidth over the same footprint; the others are of the {} peak\n",
+               bench.device().kind == DeviceKind::cuda ? "matrix" : "FMA");
     if (const auto noisy = std::ranges::count_if(results, is_noisy); noisy > 0) {
       fmt::print("noise: the times of {} of {} shapes scatter by more than 5%; is something else running?\n",
                  noisy, results.size());

@@ -44,7 +44,7 @@ struct Tally {
   }
 };
 
-constexpr char kLine[] = "{:<44}  {:<14}  {:>6}  {:<8}  {:>8}  {:>8}  {:>8}  {}\n";
+constexpr char kLine[] = "{:<44}  {:<23}  {:>6}  {:<8}  {:>8}  {:>8}  {:>8}  {}\n";
 
 void print_verdict(const std::string& shape, const KernelChoice& kernel, const VerifyOptions& how,
                    const Verdict& verdict, const std::string& repro) {
@@ -70,7 +70,7 @@ void verify_case(const Problem& problem, const std::vector<KernelChoice>& kernel
       tally.reject(shape, kernel, planned.rejection);
       const bool asked_for = !options.kernels.empty();
       if (asked_for && !globals.json)
-        fmt::print("{:<44}  {:<14}  rejects: {}\n", shape, kernel.label(), planned.rejection);
+        fmt::print("{:<44}  {:<23}  rejects: {}\n", shape, kernel.label(), planned.rejection);
       continue;
     }
     taking.push_back(kernel);

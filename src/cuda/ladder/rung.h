@@ -28,6 +28,7 @@ struct Arguments {
   int heads_q;
   int group;  ///< query heads to a key head
   int len_q;
+  int dim;
   int tiles;  ///< of queries in a head
   int units;  ///< tiles of all heads of all batches
   tile::KeySpan span;
@@ -88,6 +89,7 @@ inline Arguments arguments(const Problem& p, const Tensors& t, int rows_per_tile
           .heads_q = static_cast<int>(p.heads_q),
           .group = static_cast<int>(p.group()),
           .len_q = static_cast<int>(p.len_q),
+          .dim = static_cast<int>(p.dim_qk),
           .tiles = tiles,
           .units = static_cast<int>(p.batch * p.heads_q) * tiles,
           .span = {.len_kv = static_cast<int>(p.len_kv),

@@ -1,0 +1,166 @@
+// The shared parts of the kernels, on the host.
+#include <gtest/gtest.h>
+#include <set>
+
+#include "cuda/tile/keys.h"
+#include "cuda/tile/philox.h"
+#include "cuda/tile/scheduler.h"
+#include "cuda/tile/softmax.h"
+#include "cuda/tile/swizzle.h"
+#include "emu/machine.h"
+
+namespace saccade {
+namespace {
+
+namespace tile = emulated::tile;
+
+/// Whether eight chunks of 16 bytes (what goes over the banks in one pass) lie in different bank groups.
+template <class Offset>
+constexpr bool one_pass(Offset offset) {
+  unsigned groups = 0;
+  for (int n = 0; n < 8; ++n) groups |= 1U << (offset(n) / 8 % 8);
+  return groups == 0xffU;
+}
+
+template <int kColumns>
+constexpr bool conflict_free() {
+  using Tile = tile::SwizzledTile<kColumns>;
+  for (int row = 0; row < 64; row += 8) {
+    for (int column = 0; column < kColumns; column += 8) {  // ldmatrix: eight rows of one column
+      if (!one_pass([&](int n) { return Tile::offset(row + n, column); })) return false;
+    }
+    for (int column = 0; column < kColumns; column += 64) {  // copies and stores: eight neighbours of one row
+      for (int r = row; r < row + 8; ++r) {
+        if (!one_pass([&](int n) { return Tile::offset(r, column + 8 * n); })) return false;
+      }
+    }
+  }
+  return true;
+}
+
+static_assert(conflict_free<64>() && conflict_free<128>() && conflict_free<192>() && conflict_free<256>());
+
+TEST(SwizzledTile, EveryChunkHasAPlaceOfItsOwn) {
+  using Tile = tile::SwizzledTile<128>;
+  std::set<int> places;
+  for (int row = 0; row < 64; ++row) {
+    for (int column = 0; column < 128; column += 8) {
+      const int offset = Tile::offset(row, column);
+      EXPECT_EQ(offset / 128, row);
+      EXPECT_TRUE(places.insert(offset).second);
+    }
+  }
+  EXPECT_EQ(places.size(), 64U * 16);
+}
+
+TEST(KeySpan, TilesAreEmptyPartialOrFullExactlyAsTheirPairsAre) {
+  constexpr int kKeys = 16;
+  for (const int len_kv : {0, 1, 15, 16, 17, 40, 64}) {
+    for (const int diagonal : {-20, -1, 0, 3, 40}) {
+      for (const int left : {0, 5, 30, tile::KeySpan::kFar}) {
+        for (const int right : {0, 7, tile::KeySpan::kFar}) {
+          const tile::KeySpan span{len_kv, diagonal, left, right};
+          for (const int first : {0, 8, 24}) {
+            const int last = first + 7;
+            const tile::TileRange range = tile::tiles_of<kKeys>(span, first, last);
+            for (int t = 0; t <= len_kv / kKeys; ++t) {
+              int visible = 0;
+              for (int i = first; i <= last; ++i) {
+                for (int j = t * kKeys; j < (t + 1) * kKeys; ++j) {
+                  const int distance = j - (i + diagonal);
+                  const bool sees = j < len_kv && distance <= right && -distance <= left;
+                  visible += sees ? 1 : 0;
+                  EXPECT_EQ(j >= span.begin(i) && j < span.end(i), sees) << i << " " << j;
+                }
+              }
+              const tile::Coverage coverage = range.coverage(t);
+              if (visible > 0) {
+                EXPECT_NE(coverage, tile::Coverage::empty);
+              }
+              if (visible < 8 * kKeys) {
+                EXPECT_NE(coverage, tile::Coverage::full);
+              }
+              if (visible == 8 * kKeys) {
+                EXPECT_EQ(coverage, tile::Coverage::full);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedulers, DealEveryUnitOnceAndLongestFirst) {
+  constexpr int kTiles = 5;
+  constexpr int kHeads = 3;
+  std::set<std::pair<int, int>> by_head;
+  std::set<std::pair<int, int>> by_length;
+  int before = kTiles;
+  for (int number = 0; number < kTiles * kHeads; ++number) {
+    const tile::Work a = tile::head_by_head(number, kTiles);
+    const tile::Work b = tile::longest_first(number, kTiles, kHeads);
+    EXPECT_TRUE(by_head.insert({a.tile, a.head}).second && by_length.insert({b.tile, b.head}).second);
+    EXPECT_LE(b.tile, before);
+    before = b.tile;
+  }
+}
+
+TEST(Philox, GivesThePublishedNumbers) {
+  const auto words = [](const tile::Philox& p) {
+    return std::vector<std::uint32_t>(std::begin(p.words), std::end(p.words));
+  };
+  using Words = std::vector<std::uint32_t>;
+  constexpr std::uint32_t kOnes = 0xffffffffU;
+  EXPECT_EQ(words(tile::Philox::at(0, 0, 0, 0, 0, 0)),
+            (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(words(tile::Philox::at(kOnes, kOnes, kOnes, kOnes, kOnes, kOnes)),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(words(tile::Philox::at(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0)),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+/// Runs on one emulated thread: the special-function unit counts there.
+template <class F>
+void on_a_thread(F body) {
+  emu::Shape shape;
+  shape.kernel = "softmax";
+  emu::launch(shape, {}, {.seed = 1, .cores = 1}, [&] {
+    if (emulated::ptx::thread_index() == 0) body();
+  });
+}
+
+TEST(RowState, AgreesWithTheWholeSoftmaxWhereverItIsCut) {
+  on_a_thread([] {
+    const float scores[] = {-tile::kInfinity, 3, -200, 7.5F, 7.5F, -tile::kInfinity, 120, 119};
+    double sum = 0;
+    for (const float s : scores) sum += std::exp2(double{s} - 120);
+    for (int cut = 1; cut < 8; ++cut) {
+      tile::RowState state;
+      for (int n = 0; n < 8; n += cut) {
+        float max = -tile::kInfinity;
+        for (int j = n; j < std::min(n + cut, 8); ++j) max = tile::larger(scores[j], max);
+        state.l *= state.raise(max);
+        for (int j = n; j < std::min(n + cut, 8); ++j) state.l += std::exp2(scores[j] - state.base());
+      }
+      EXPECT_EQ(state.m, 120);
+      EXPECT_NEAR(state.l, sum, 1e-6 * sum);
+      EXPECT_NEAR(state.lse(), (120 + std::log2(sum)) * std::log(2.0), 1e-4);
+    }
+  });
+}
+
+TEST(RowState, ARowThatSeesNothingIsEmptyAndMakesNoNan) {
+  on_a_thread([] {
+    tile::RowState state;
+    const float keep = state.raise(-tile::kInfinity);
+    EXPECT_EQ(keep, 1);  // 0 * keep stays 0, where exp2(-inf + inf) would be NaN
+    EXPECT_EQ(std::exp2(-tile::kInfinity - state.base()), 0);
+    EXPECT_EQ(state.weight(), 0);
+    EXPECT_EQ(state.lse(), -tile::kInfinity);
+    EXPECT_EQ(state.raise(5), 0) << "what came before the first key is worth nothing";
+  });
+}
+
+}  // namespace
+}  // namespace saccade
