@@ -44,7 +44,7 @@ declare -A sees=(
   [src/verify]='(core|cpu|emu|plan|verify)/.*|cuda/kernels\.h'
   [src/measure]='(core|measure)/.*|build_commit\.h'
   [src/store]='store/.*|measure/statistics\.h'
-  [tools/saccade]='(core|verify|measure|store)/.*|[^/]+'
+  [tools/saccade]='(core|emu|verify|measure|store)/.*|cuda/kernels\.h|cuda/launch/runtime\.h|[^/]+'
   [examples]='nothing of ours but the public headers'
   [include/saccade]='nothing by quotes'
 )
