@@ -91,6 +91,10 @@ Finding run_tool(const std::string& sanitizer, const Tool& tool, const SanitizeO
   } else if (result.exit_code != kOk) {
     finding.outcome = Outcome::broken;
   }
+  // Without its last word, or on a device that it cannot watch, it has seen nothing.
+  const bool watched =
+      !finding.summary.empty() && (result.out + result.err).find("Device not supported") == std::string::npos;
+  if (finding.outcome == Outcome::clean && !watched) finding.outcome = Outcome::broken;
   if (finding.outcome != Outcome::clean && finding.reports.empty()) {
     finding.reports.push_back(
         fmt::format("exit code {}:\n{}", result.exit_code, last_lines(result.out + result.err, 6)));
@@ -114,13 +118,16 @@ int run_sanitize(const SanitizeOptions& options, const Globals& globals) {
   const std::string sanitizer = require_program("compute-sanitizer", "it comes with CUDA's toolkit");
   Json results = Json::array();
   bool clean = true;
-  ExitCode why_not_run = kOk;
+  ExitCode answer = kOk;
   for (const Tool& tool : kTools) {
     if (options.tool != "all" && options.tool != tool.name) continue;
     const Finding finding = run_tool(sanitizer, tool, options);
     clean = clean && finding.outcome == Outcome::clean;
-    if (finding.outcome == Outcome::broken)
-      why_not_run = finding.exit_code == kBadInput ? kBadInput : kMissing;
+    if (finding.outcome == Outcome::broken) {
+      if (answer == kOk) answer = finding.exit_code == kBadInput ? kBadInput : kMissing;
+    } else if (finding.outcome != Outcome::clean) {
+      answer = kCheckFailed;
+    }
     if (!globals.json) print(finding);
     results.push_back({{"tool", tool.name},
                        {"outcome", to_string(finding.outcome)},
@@ -128,9 +135,9 @@ int run_sanitize(const SanitizeOptions& options, const Globals& globals) {
                        {"reports", finding.reports}});
   }
   if (globals.json) print_json({{"schema", "saccade.sanitize/1"}, {"clean", clean}, {"tools", results}});
-  if (why_not_run != kOk)
-    throw CommandError(why_not_run, "not every tool could do its work; what they said is above");
-  return clean ? kOk : kCheckFailed;
+  if (answer == kBadInput || answer == kMissing)
+    throw CommandError(answer, "not every tool could do its work; what they said is above");
+  return answer;
 }
 
 }  // namespace saccade::cli
