@@ -1,4 +1,4 @@
-// Work that completes later: cp.async groups, mbarriers and the copies that arrive on them.
+// Work that completes later: cp.async groups, and mbarriers.
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -31,7 +31,8 @@ void Thread::copy_async(void* to, const void* from, std::uint32_t bytes, std::ui
   }
   cluster.counters.copied_bytes += valid;
   if (copy_agent_ == 0) copy_agent_ = cluster.new_agent();
-  const Complaint complaint = block.shadow->begin_copy(offset, bytes, actor(where), copy_agent_, open_group_);
+  const Complaint complaint =
+      block.shadow->begin_copy(offset, bytes, actor(where), copy_agent_, open_group_, false);
   if (!complaint.empty()) fail(complaint, where);
   std::memset(to, kPoisonByte, bytes);
   copies_.push_back(
@@ -45,7 +46,8 @@ void Thread::copy_async(void* to, const void* from, std::uint32_t bytes, std::ui
 void Thread::finish_copy(const Copy& copy) {
   if (copy.valid > 0) std::memcpy(copy.to, copy.from, copy.valid);
   std::memset(copy.to + copy.valid, 0, copy.bytes - copy.valid);
-  block.shadow->end_copy(static_cast<std::size_t>(copy.to - block.shared.data()), copy.bytes, copy.group);
+  block.shadow->end_copy(static_cast<std::size_t>(copy.to - block.shared.data()), copy.bytes, copy.group,
+                         ++stamp);
 }
 
 void Thread::commit_copies() {
@@ -68,6 +70,7 @@ Mbarrier& Thread::mbarrier_at(const std::uint64_t* barrier, const Where& where) 
       home == nullptr ? block.mbarriers.end() : home->mbarriers.find(shared_offset(barrier, where));
   if (home == nullptr || found == home->mbarriers.end())
     fail("there is no initialised mbarrier at this address", where);
+  require(home->live > 0, "uses an mbarrier of a block that has ended", where);
   return found->second;
 }
 
@@ -96,6 +99,7 @@ void Thread::init_mbarrier(std::uint64_t* barrier, std::uint32_t count, const Wh
 void Thread::invalidate_mbarrier(std::uint64_t* barrier, const Where& where) {
   const Mbarrier& state = mbarrier_at(barrier, where);
   require(state.waiting.empty(), "invalidates an mbarrier that others wait for", where);
+  require(state.copies == 0, "invalidates an mbarrier that copies in flight complete on", where);
   Block* home = owner(barrier);
   const std::size_t offset = shared_offset(barrier, where);
   home->mbarriers.erase(offset);
@@ -112,30 +116,26 @@ void Cluster::complete_phase_if_due(Mbarrier& state) {
   wake_all(state.waiting);  // each looks again whether its phase is the one that ended
 }
 
-namespace {
-
-/// Whoever uses a barrier must be sure that its initialisation came first.
-void check_initialised(const Thread& thread, const Mbarrier& barrier, const Where& where) {
+void Thread::check_initialised(const Mbarrier& barrier, const Where& where) const {
+  if (barrier.phase > 0) return;
   const std::uint32_t agent = barrier.init_thread / kWarpThreads;
-  const std::uint32_t own = thread.warp.agent;
-  if (agent != own && thread.warp.clock[agent] < barrier.released[agent]) {
-    thread.fail(fmt::format("uses an mbarrier that thread {} initialised, with nothing that orders the two",
-                            barrier.init_thread),
-                where);
+  if (agent != warp.agent && warp.clock[agent] < barrier.released[agent]) {
+    fail(fmt::format("uses an mbarrier that thread {} initialised, with nothing that orders the two",
+                     barrier.init_thread),
+         where);
   }
 }
-
-}  // namespace
 
 void Thread::arrive_mbarrier(std::uint64_t* barrier, std::uint32_t arrivals, std::int64_t bytes,
                              const Where& where) {
   Mbarrier& state = mbarrier_at(barrier, where);
-  if (state.phase == 0) check_initialised(*this, state, where);
+  check_initialised(state, where);
   if (arrivals > state.pending) {
     fail(fmt::format("arrives at an mbarrier that expects {} more arrivals in this phase", state.pending),
          where);
   }
   state.bytes += bytes;
+  require(bytes >= 0 && state.bytes < 1 << 20, "an mbarrier that expects 2^20 bytes or more", where);
   if (arrivals == 0) return;
   block.cluster.counters.mbarrier_arrivals += arrivals;
   warp.release(state.arriving);
@@ -145,7 +145,7 @@ void Thread::arrive_mbarrier(std::uint64_t* barrier, std::uint32_t arrivals, std
 
 bool Thread::test_mbarrier(std::uint64_t* barrier, std::uint32_t parity, const Where& where) {
   Mbarrier& state = mbarrier_at(barrier, where);
-  if (state.phase == 0) check_initialised(*this, state, where);
+  check_initialised(state, where);
   require(parity <= 1, "waits for an mbarrier phase whose parity is neither 0 nor 1", where);
   // The phase in progress has parity phase % 2; any other parity names the phase before it.
   if (state.phase % 2 == parity) return false;
@@ -159,31 +159,6 @@ void Thread::wait_mbarrier(std::uint64_t* barrier, std::uint32_t parity, const W
     mbarrier_at(barrier, where).waiting.push_back(this);
     wait("an mbarrier", where);
   }
-}
-
-void Thread::copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* barrier,
-                              std::function<void(std::byte*)> produce, const Where& where) {
-  Mbarrier& state = mbarrier_at(barrier, where);
-  Cluster& cluster = block.cluster;
-  if (cluster.fences[state.init_thread] <= state.init_stamp) {
-    fail(fmt::format("a copy completes on an mbarrier that thread {} initialised, with no fence after that",
-                     state.init_thread),
-         where);
-  }
-  Block* home = owner(to);
-  const std::size_t offset = shared_offset(to, where);
-  require(offset + bytes <= home->shared.size(), "a copy past the end of shared memory", where);
-  const Complaint complaint =
-      home->shadow->begin_copy(offset, bytes, actor(where), state.agent, state.phase + 1);
-  if (!complaint.empty()) fail(complaint, where);
-  std::memset(to, kPoisonByte, bytes);
-  cluster.counters.copied_bytes += bytes;
-  cluster.defer([to, bytes, home, offset, &state, &cluster, produce = std::move(produce)] {
-    produce(to);
-    home->shadow->end_copy(offset, bytes, state.phase + 1);
-    state.bytes -= static_cast<std::int64_t>(bytes);
-    cluster.complete_phase_if_due(state);
-  });
 }
 
 }  // namespace saccade::emu

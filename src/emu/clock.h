@@ -23,6 +23,11 @@ class VectorClock {
     for (std::size_t n = 0; n < other.epochs_.size(); ++n)
       epochs_[n] = std::max(epochs_[n], other.epochs_[n]);
   }
+  /// Keeps what `other` knows too.
+  void keep_common(const VectorClock& other) {
+    epochs_.resize(std::min(epochs_.size(), other.epochs_.size()));
+    for (std::size_t n = 0; n < epochs_.size(); ++n) epochs_[n] = std::min(epochs_[n], other.epochs_[n]);
+  }
   void clear() { epochs_.clear(); }
 
  private:

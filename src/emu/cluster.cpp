@@ -56,6 +56,9 @@ Block::Block(Cluster& its_cluster, Dim3 its_index, std::uint32_t its_rank)
     warp->clock.raise(warp->agent, warp->epoch);
     warp->block = this;
   }
+  warpgroups.resize((warp_count + kWarpgroupWarps - 1) / kWarpgroupWarps);
+  for (Warpgroup& group : warpgroups) group.registers = cluster.shape.registers;
+  free_registers = 0;
   for (std::uint32_t n = 0; n < cluster.shape.block; ++n)
     threads.push_back(std::make_unique<Thread>(*this, n));
 }
@@ -68,10 +71,11 @@ Cluster::Cluster(const Shape& its_shape, const GlobalMemory& its_memory, const O
       number(its_number),
       warps(its_shape.cluster * (its_shape.block / kWarpThreads)),
       fences(std::size_t{its_shape.cluster} * its_shape.block),
+      mbarrier_fences(fences.size()),
       thread_main_(thread_main),
       random_(mix(its_options.seed) ^ mix(~its_number)),
       timing_(static_cast<Timing>(random_() % 3)),
-      next_agent_(2 * warps) {
+      next_agent_(3 * warps) {
   const std::uint64_t first = number * shape.cluster;
   for (std::uint32_t rank = 0; rank < shape.cluster; ++rank) {
     const std::uint64_t linear = first + rank;
@@ -101,7 +105,11 @@ void Cluster::run() {
   while (live > 0 && failure == nullptr) {
     const bool complete = timing_ == Timing::random && chance(8);
     if (!deferred_.empty() && (runnable_.empty() || complete)) {
-      complete_one_deferred();
+      try {
+        complete_one_deferred();
+      } catch (const std::exception&) {
+        failure = std::current_exception();
+      }
       continue;
     }
     if (runnable_.empty()) report_deadlock();

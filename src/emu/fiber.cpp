@@ -93,13 +93,27 @@ Fiber::Fiber(std::function<void()> main) {
                             stack, [this, main = std::move(main)](boost::context::fiber&& caller) {
                               switched(nullptr, &caller_stack_, &caller_stack_bytes_);
                               caller_ = std::move(caller);
+                              struct Leave {  // at the end, and when it is unwound
+                                Fiber& fiber;
+                                ~Leave() {
+                                  about_to_switch(nullptr, fiber.caller_stack_, fiber.caller_stack_bytes_);
+                                }
+                              } leave{*this};
                               main();
-                              about_to_switch(nullptr, caller_stack_, caller_stack_bytes_);
                               return std::move(caller_);
                             });
 }
 
+Fiber::~Fiber() {
+  if (!context_ || !started_) return;
+  void* saved = nullptr;
+  about_to_switch(&saved, stack_, kStackBytes);
+  context_ = {};  // makes suspend() throw
+  switched(saved, nullptr, nullptr);
+}
+
 void Fiber::resume() {
+  started_ = true;
   void* saved = nullptr;
   about_to_switch(&saved, stack_, kStackBytes);
   context_ = std::move(context_).resume();

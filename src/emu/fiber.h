@@ -14,7 +14,7 @@ class Fiber {
   /// `main` starts with the first resume(). Exceptions must not leave it.
   explicit Fiber(std::function<void()> main);
   /// Unwinds what is still on the stack.
-  ~Fiber() = default;
+  ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
   Fiber(Fiber&&) = delete;
@@ -29,6 +29,7 @@ class Fiber {
  private:
   boost::context::fiber context_;
   boost::context::fiber caller_;
+  bool started_ = false;
   const void* stack_ = nullptr;
   const void* caller_stack_ = nullptr;
   std::size_t caller_stack_bytes_ = 0;

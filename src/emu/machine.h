@@ -23,6 +23,7 @@ struct Shape {
   std::uint32_t block = 32;   ///< threads, a multiple of 32
   std::uint32_t cluster = 1;  ///< blocks (along x) that share their shared memory
   std::size_t shared_bytes = 0;
+  std::uint32_t registers = 0;  ///< a thread has at its start; 0: not known, so setmaxnreg is not added up
 };
 
 /// The largest shared memory a block may ask for on the chips we know (Hopper).

@@ -1,5 +1,6 @@
 #include "emu/shadow.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <string_view>
 
@@ -27,15 +28,17 @@ Shadow::Shadow(std::size_t bytes, std::uint32_t warps, std::span<const std::uint
     : warps_(warps),
       fences_(fences),
       cells_((bytes + kCellBytes - 1) / kCellBytes),
-      readers_(cells_.size() * 2 * warps) {}
+      readers_(cells_.size() * kReaders * warps) {}
 
 std::string Shadow::name_of(std::uint32_t agent, std::uint32_t thread) const {
   if (agent < warps_) return fmt::format("thread {}", thread);
-  if (agent < 2 * warps_) return fmt::format("an asynchronous read of warp {}", agent - warps_);
+  if (agent < 2 * warps_) return fmt::format("a product of the warpgroup from warp {} on", agent - warps_);
+  if (agent < 3 * warps_) return fmt::format("a bulk store of warp {}", agent - 2 * warps_);
   return fmt::format("an asynchronous copy of thread {}", thread);
 }
 
-Complaint Shadow::after_writer(const Cell& cell, const Actor& actor, const char* verb) const {
+Complaint Shadow::after_writer(const Cell& cell, const Actor& actor, const char* verb,
+                               bool asynchronous) const {
   if ((cell.flags & kWritten) == 0 && (cell.flags & kInFlight) == 0) return {};
   const auto who = [&] {
     return fmt::format("{} wrote at {}", name_of(cell.agent, cell.thread), to_string(cell.where));
@@ -50,16 +53,16 @@ Complaint Shadow::after_writer(const Cell& cell, const Actor& actor, const char*
   } else if ((*actor.clock)[cell.agent] < cell.epoch) {
     return fmt::format("{} what {}, with nothing that orders the two", verb, who());
   }
-  const bool asynchronous = actor.agent >= warps_;
-  if (asynchronous && cell.agent < warps_ && fences_[cell.thread] <= cell.stamp) {
+  if (asynchronous && (cell.flags & kBulk) == 0 && fences_[cell.thread] <= cell.stamp) {
     return fmt::format("the asynchronous proxy {} what {}, with no proxy fence after the write", verb, who());
   }
   return {};
 }
 
 Complaint Shadow::after_readers(std::size_t index, const Actor& actor) const {
-  const std::uint32_t* readers = readers_.data() + index * 2 * warps_;
-  for (std::uint32_t agent = 0; agent < 2 * warps_; ++agent) {
+  if ((cells_[index].flags & kRead) == 0) return {};
+  const std::uint32_t* readers = readers_.data() + index * kReaders * warps_;
+  for (std::uint32_t agent = 0; agent < kReaders * warps_; ++agent) {
     if (readers[agent] == 0) continue;
     const std::uint32_t epoch = readers[agent] >> kLaneBits;
     const std::uint32_t lane = readers[agent] & kLaneMask;
@@ -75,17 +78,19 @@ Complaint Shadow::after_readers(std::size_t index, const Actor& actor) const {
 }
 
 void Shadow::forget_readers(std::size_t index) {
-  std::uint32_t* readers = readers_.data() + index * 2 * warps_;
-  for (std::uint32_t agent = 0; agent < 2 * warps_; ++agent) readers[agent] = 0;
+  if ((cells_[index].flags & kRead) == 0) return;
+  std::fill_n(readers_.data() + index * kReaders * warps_, kReaders * warps_, 0);
 }
 
 Complaint Shadow::read(std::size_t offset, std::size_t bytes, const Actor& actor) {
   for (std::size_t n = offset / kCellBytes; n * kCellBytes < offset + bytes; ++n) {
-    const Cell& cell = cells_[n];
+    Cell& cell = cells_[n];
     if ((cell.flags & kBarrier) != 0) return "reads the bytes of a barrier";
-    if (Complaint complaint = after_writer(cell, actor, "reads"); !complaint.empty()) return complaint;
+    if (Complaint complaint = after_writer(cell, actor, "reads", actor.agent >= warps_); !complaint.empty())
+      return complaint;
     if ((cell.flags & kWritten) == 0) return "reads shared memory that nobody has written";
-    std::uint32_t& reader = readers_[n * 2 * warps_ + actor.agent];
+    cell.flags |= kRead;
+    std::uint32_t& reader = readers_[n * kReaders * warps_ + actor.agent];
     const std::uint32_t lane = actor.thread % kLanes + 1;
     const bool again = reader >> kLaneBits == actor.epoch && reader != 0 && (reader & kLaneMask) != lane;
     reader = actor.epoch << kLaneBits | (again ? kManyLanes : lane);
@@ -97,36 +102,41 @@ Complaint Shadow::write(std::size_t offset, std::size_t bytes, const Actor& acto
   for (std::size_t n = offset / kCellBytes; n * kCellBytes < offset + bytes; ++n) {
     Cell& cell = cells_[n];
     if ((cell.flags & kBarrier) != 0) return "overwrites the bytes of a barrier";
-    if (Complaint complaint = after_writer(cell, actor, "overwrites"); !complaint.empty()) return complaint;
+    if (Complaint complaint = after_writer(cell, actor, "overwrites", false); !complaint.empty())
+      return complaint;
     if (Complaint complaint = after_readers(n, actor); !complaint.empty()) return complaint;
-    cell = {actor.agent, actor.epoch, actor.stamp, actor.thread, actor.where, kWritten};
     forget_readers(n);
+    cell = {actor.agent, actor.epoch, actor.stamp, actor.thread, actor.where, kWritten};
   }
   return {};
 }
 
 Complaint Shadow::begin_copy(std::size_t offset, std::size_t bytes, const Actor& issuer, std::uint32_t agent,
-                             std::uint32_t epoch) {
+                             std::uint32_t epoch, bool bulk) {
   for (std::size_t n = offset / kCellBytes; n * kCellBytes < offset + bytes; ++n) {
     Cell& cell = cells_[n];
     if ((cell.flags & kBarrier) != 0) return "copies over the bytes of a barrier";
-    if (Complaint complaint = after_writer(cell, issuer, "copies over"); !complaint.empty()) return complaint;
+    if (Complaint complaint = after_writer(cell, issuer, "copies over", bulk); !complaint.empty())
+      return complaint;
     if (Complaint complaint = after_readers(n, issuer); !complaint.empty()) return complaint;
-    cell = {agent, epoch, issuer.stamp, issuer.thread, issuer.where, kInFlight};
     forget_readers(n);
+    const auto flags = static_cast<std::uint8_t>(bulk ? kInFlight | kBulk : kInFlight);
+    cell = {agent, epoch, issuer.stamp, issuer.thread, issuer.where, flags};
   }
   return {};
 }
 
-void Shadow::end_copy(std::size_t offset, std::size_t bytes, std::uint32_t epoch) {
+void Shadow::end_copy(std::size_t offset, std::size_t bytes, std::uint32_t epoch, std::uint32_t stamp) {
   for (std::size_t n = offset / kCellBytes; n * kCellBytes < offset + bytes; ++n) {
     cells_[n].epoch = epoch;
-    cells_[n].flags = kWritten;
+    cells_[n].stamp = stamp;
+    cells_[n].flags = static_cast<std::uint8_t>((cells_[n].flags & kBulk) | kWritten);
   }
 }
 
 void Shadow::set_barrier(std::size_t offset, std::size_t bytes, bool barrier) {
   for (std::size_t n = offset / kCellBytes; n * kCellBytes < offset + bytes; ++n) {
+    forget_readers(n);
     cells_[n].flags = barrier ? kBarrier : 0;
   }
 }

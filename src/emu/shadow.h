@@ -13,9 +13,9 @@
 
 namespace saccade::emu {
 
-/// Who touches memory. Warps are agents 0..W-1 of a cluster; agent W + w stands for the asynchronous reads
-/// (wgmma, bulk stores) that warp w started. Agents from 2W on write only: barriers that copies complete on,
-/// and threads with cp.async groups.
+/// Who touches memory. Warps are agents 0..W-1 of a cluster; agent W + w stands for the products (wgmma) of
+/// the warpgroup that warp w leads, agent 2W + w for the bulk stores that warp w started: both read on their
+/// own. Agents from 3W on write only: barriers that copies complete on, and threads with cp.async groups.
 struct Actor {
   std::uint32_t agent = 0;
   std::uint32_t epoch = 0;             ///< of the agent's own counter
@@ -37,17 +37,19 @@ class Shadow {
   [[nodiscard]] Complaint read(std::size_t offset, std::size_t bytes, const Actor& actor);
   /// A write by ordinary instructions.
   [[nodiscard]] Complaint write(std::size_t offset, std::size_t bytes, const Actor& actor);
-  /// An asynchronous write that `issuer` starts: visible to whoever knows `epoch` of `agent`.
+  /// An asynchronous write that `issuer` starts: visible to whoever knows `epoch` of `agent`. Bulk copies
+  /// write by the asynchronous proxy, cp.async by the ordinary one.
   [[nodiscard]] Complaint begin_copy(std::size_t offset, std::size_t bytes, const Actor& issuer,
-                                     std::uint32_t agent, std::uint32_t epoch);
-  /// The bytes of such a write have arrived; `epoch` may have moved since.
-  void end_copy(std::size_t offset, std::size_t bytes, std::uint32_t epoch);
+                                     std::uint32_t agent, std::uint32_t epoch, bool bulk);
+  /// The bytes of such a write have arrived; `epoch` and the issuer's stamp may have moved since.
+  void end_copy(std::size_t offset, std::size_t bytes, std::uint32_t epoch, std::uint32_t stamp);
   /// Marks the bytes as a barrier's (or ordinary again): loads and stores there are errors.
   void set_barrier(std::size_t offset, std::size_t bytes, bool barrier);
 
  private:
   static constexpr std::size_t kCellBytes = 2;  // the smallest element that kernels keep in shared memory
-  enum Flag : std::uint8_t { kWritten = 1, kInFlight = 2, kBarrier = 4 };
+  enum Flag : std::uint8_t { kWritten = 1, kInFlight = 2, kBarrier = 4, kBulk = 8, kRead = 16 };
+  static constexpr std::uint32_t kReaders = 3;  // agents of a warp that read
   struct Cell {
     std::uint32_t agent = 0;
     std::uint32_t epoch = 0;
@@ -58,7 +60,8 @@ class Shadow {
   };
 
   /// Whether what the cell's last writer did is in the actor's past; else a complaint.
-  [[nodiscard]] Complaint after_writer(const Cell& cell, const Actor& actor, const char* verb) const;
+  [[nodiscard]] Complaint after_writer(const Cell& cell, const Actor& actor, const char* verb,
+                                       bool asynchronous) const;
   [[nodiscard]] Complaint after_readers(std::size_t index, const Actor& actor) const;
   void forget_readers(std::size_t index);
   [[nodiscard]] std::string name_of(std::uint32_t agent, std::uint32_t thread) const;
@@ -67,7 +70,7 @@ class Shadow {
   std::span<const std::uint32_t> fences_;
   std::vector<Cell> cells_;
   std::vector<std::uint32_t>
-      readers_;  ///< [cell][2W]: epoch << 6 | lane + 1, kManyLanes for several; 0: none
+      readers_;  ///< [cell][3W]: epoch << 6 | lane + 1, kManyLanes for several; 0: none
 };
 
 }  // namespace saccade::emu

@@ -101,14 +101,13 @@ void Thread::write(void* to, std::size_t bytes, const Where& where) {
   }
 }
 
-void Thread::read_asynchronously(const void* from, std::size_t bytes, std::uint32_t epoch,
-                                 const Warp& agent_warp, const Where& where) {
+void Thread::read_asynchronously(const void* from, std::size_t bytes, std::uint32_t agent,
+                                 std::uint32_t epoch, const VectorClock& clock, const Where& where) {
   Block* home = owner(from);
   const std::size_t offset = shared_offset(from, where);
   require(offset + bytes <= home->shared.size(), "reads past the end of shared memory", where);
-  Actor reader = actor(where);
-  reader.agent = block.cluster.warps + agent_warp.agent;
-  reader.epoch = epoch;
+  require(home->live > 0, "reads the shared memory of a block that has ended", where);
+  const Actor reader{agent, epoch, id, ++stamp, &clock, where};
   if (const Complaint complaint = home->shadow->read(offset, bytes, reader); !complaint.empty())
     fail(complaint, where);
 }
@@ -120,6 +119,7 @@ void Thread::wait(const char* what, const Where& where) {
 }
 
 void Thread::yield() {
+  block.cluster.let_time_pass();
   block.cluster.wake(*this);
   fiber->suspend();
 }
@@ -164,8 +164,8 @@ void Thread::sync_warp(std::uint32_t mask, const Where& where) {
 namespace {
 
 /// Counts one more arrival; whether it was the last, in which case everyone may go on.
-bool arrive_at(CountingBarrier& barrier, Warp& warp, Cluster& cluster) {
-  warp.release(barrier.arriving);
+bool arrive_at(CountingBarrier& barrier, Warp& warp, Cluster& cluster, bool release = true) {
+  if (release) warp.release(barrier.arriving);
   if (++barrier.arrived < barrier.expected) return false;
   barrier.released = std::move(barrier.arriving);
   barrier.arriving.clear();
@@ -198,13 +198,13 @@ void Thread::sync_block(std::uint32_t number, std::uint32_t threads, bool wait_t
   wait("a block barrier", where);
 }
 
-void Thread::arrive_cluster(const Where& where) {
+void Thread::arrive_cluster(bool release, const Where& where) {
   CountingBarrier& barrier = block.cluster.barrier;
   require(cluster_arrivals == barrier.generation, "arrives twice at one cluster barrier", where);
   barrier.expected = block.cluster.shape.cluster * block.cluster.shape.block;
   ++cluster_arrivals;
   if (lane == 0) ++block.cluster.counters.cluster_barriers;
-  arrive_at(barrier, warp, block.cluster);
+  arrive_at(barrier, warp, block.cluster, release);
 }
 
 void Thread::wait_cluster(const Where& where) {
@@ -220,6 +220,16 @@ void Thread::wait_cluster(const Where& where) {
 
 void Thread::fence_proxy() {
   block.cluster.fences[id] = ++stamp;
+  block.cluster.mbarrier_fences[id] = stamp;
+}
+
+void Thread::fence_mbarriers() {
+  block.cluster.mbarrier_fences[id] = ++stamp;
+}
+
+Block& Thread::peer(std::uint32_t rank, const Where& where) const {
+  require(rank < block.cluster.shape.cluster, "names a block that the cluster has not", where);
+  return *block.cluster.blocks[rank];
 }
 
 }  // namespace saccade::emu

@@ -19,6 +19,8 @@
 #include "emu/fiber.h"
 #include "emu/machine.h"
 #include "emu/shadow.h"
+#include "emu/tensor_map.h"
+#include "emu/warpgroup.h"
 
 namespace saccade::emu {
 
@@ -38,6 +40,7 @@ struct Warp {
   VectorClock clock;
   Block* block = nullptr;
   WarpTraffic traffic;
+  std::uint32_t bulk_stores = 0;  ///< started so far
 
   /// Lanes that wait for each other at one instruction.
   struct Meeting {
@@ -69,6 +72,7 @@ struct Mbarrier {
   std::int64_t bytes = 0;     ///< bytes still missing
   std::uint32_t phase = 0;    ///< phases completed
   std::uint32_t agent = 0;    ///< stands for the copies that complete on it
+  std::uint32_t copies = 0;   ///< in flight
   std::uint32_t init_thread = 0, init_stamp = 0;
   VectorClock arriving, released;
   std::vector<Thread*> waiting;
@@ -85,6 +89,9 @@ class Block {
   std::span<std::byte> shared;
   std::vector<std::unique_ptr<Thread>> threads;
   std::vector<std::unique_ptr<Warp>> warps;
+  std::vector<Warpgroup> warpgroups;
+  std::int64_t free_registers = 0;  ///< that warpgroups have given back
+  std::vector<Thread*> register_waiters;
   std::array<CountingBarrier, 16> barriers;
   std::map<std::size_t, Mbarrier> mbarriers;  ///< by offset in shared memory
   std::uint32_t live = 0;                     ///< threads that have not returned
@@ -125,18 +132,24 @@ class Thread {
   }
   void read(const void* from, std::size_t bytes, const Where& where);
   void write(void* to, std::size_t bytes, const Where& where);
-  /// A read by hardware that works on its own (wgmma, bulk stores), on behalf of this thread's warp
-  /// `agent_warp`.
-  void read_asynchronously(const void* from, std::size_t bytes, std::uint32_t epoch, const Warp& agent_warp,
-                           const Where& where);
+  /// A read by hardware that works on its own (wgmma, bulk stores): by its agent, who knows `clock`.
+  void read_asynchronously(const void* from, std::size_t bytes, std::uint32_t agent, std::uint32_t epoch,
+                           const VectorClock& clock, const Where& where);
   /// The block of the cluster whose shared memory holds the address; null for global memory.
   [[nodiscard]] Block* owner(const void* address) const;
   [[nodiscard]] std::size_t shared_offset(const void* address, const Where& where) const;
+  /// The same object of this block's shared memory, in block `rank` of the cluster.
+  template <class T>
+  [[nodiscard]] T* peer_address(T* address, std::uint32_t rank, const Where& where) const {
+    require(owner(address) == &block, "maps an address that is not of the block's own shared memory", where);
+    return reinterpret_cast<T*>(peer(rank, where).shared.data() + shared_offset(address, where));
+  }
+  [[nodiscard]] Block& peer(std::uint32_t rank, const Where& where) const;
 
   // Waiting.
   /// Gives the machine to others until wake() of this thread.
   void wait(const char* what, const Where& where);
-  /// Lets others run first.
+  /// Lets others run first, and time pass.
   void yield();
 
   // Warp instructions: the last lane of `mask` to arrive acts for all; `arguments[lane]` points at each
@@ -155,8 +168,8 @@ class Thread {
 
   // bar.sync and bar.arrive.
   void sync_block(std::uint32_t barrier, std::uint32_t threads, bool wait, const Where& where);
-  // barrier.cluster.arrive and .wait.
-  void arrive_cluster(const Where& where);
+  // barrier.cluster.arrive and .wait. A relaxed arrival orders nothing.
+  void arrive_cluster(bool release, const Where& where);
   void wait_cluster(const Where& where);
 
   // mbarriers.
@@ -175,12 +188,42 @@ class Thread {
   void commit_copies();
   void wait_copies(std::uint32_t groups_left);
 
-  // Fences.
+  // Fences: of all that this thread wrote, and of the mbarriers that it initialised.
   void fence_proxy();
+  void fence_mbarriers();
 
-  /// A copy into shared memory (of any block of the cluster) that completes on an mbarrier.
-  void copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* barrier,
-                        std::function<void(std::byte*)> produce, const Where& where);
+  // Bulk copies. Loads complete on an mbarrier; stores belong to groups, and read shared memory until
+  // wait_stores(). With a mask, a load goes to the same offset of each block of the cluster whose bit is set,
+  // and completes on the mbarrier at the same offset there.
+  void load_bulk(void* to, const void* from, std::size_t bytes, std::uint64_t* barrier, const Where& where);
+  void load_tensor(void* to, const TensorMap& map, const std::int32_t* at, std::uint64_t* barrier,
+                   std::uint32_t mask, const Where& where);
+  void store_bulk(void* to, const void* from, std::size_t bytes, const Where& where);
+  void store_tensor(const TensorMap& map, const std::int32_t* at, const void* from, const Where& where);
+  void commit_stores();
+  void wait_stores(std::uint32_t groups_left);
+
+  // Warpgroup instructions: like meet(), for the 128 threads of four warps.
+  template <class Argument, class Act>
+  void meet_warpgroup(const char* name, Argument& argument, const Where& where, Act&& act) {
+    if (Warpgroup* group = arrive_warpgroup(name, &argument, where)) {
+      std::array<Argument*, kWarpgroupThreads> arguments;
+      for (std::uint32_t n = 0; n < kWarpgroupThreads; ++n)
+        arguments[n] = static_cast<Argument*>(group->arguments[n]);
+      act(*group, arguments);
+      leave_warpgroup(*group);
+    }
+  }
+  [[nodiscard]] Warpgroup& warpgroup() const { return block.warpgroups[index / kWarpgroupThreads]; }
+
+  // wgmma. The accumulators hold NaN from multiply() until the wait for their group.
+  void fence_products(const Where& where);
+  void multiply(const MatrixProduct& product, const Where& where);
+  void commit_products(const Where& where);
+  void wait_products(std::uint32_t groups_left, const Where& where);
+
+  /// setmaxnreg: this warpgroup's threads have `count` registers from now on.
+  void set_registers(std::uint32_t count, bool more, const Where& where);
 
   [[nodiscard]] Actor actor(const Where& where);
 
@@ -200,9 +243,35 @@ class Thread {
   void leave(const Warp::Meeting& meeting);
   void finish_copy(const Copy& copy);
 
+  void check_initialised(const Mbarrier& barrier, const Where& where) const;
+  void copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* barrier,
+                        std::function<void(std::byte*)> produce, const Where& where);
+  void start_store(std::function<void()> work);
+  Warpgroup* arrive_warpgroup(const char* name, void* argument, const Where& where);
+  void leave_warpgroup(Warpgroup& group);
+  void issue(Warpgroup& group, const std::array<MatrixProduct*, kWarpgroupThreads>& parts,
+             const Where& where);
+
   std::deque<Copy> copies_;
   std::uint32_t open_group_ = 1;
   std::uint32_t copy_agent_ = 0;  ///< 0: none yet
+
+  /// A bulk store; its work is done by the copy engine at some moment, or by the wait.
+  struct Store {
+    std::uint32_t group, epoch;
+    std::shared_ptr<std::function<void()>> work;
+  };
+  std::deque<Store> stores_;
+  std::uint32_t open_store_group_ = 1;
+
+  /// What registers will hold when the products in flight are done.
+  struct Accumulators {
+    std::vector<float> values;
+    std::uint32_t group = 0;  ///< of the last product
+  };
+  std::map<float*, Accumulators> accumulators_;
+  std::uint32_t open_product_group_ = 1;
+  bool products_fenced_ = false;
 };
 
 /// Blocks that run together on one core, one thread at a time, in an order that the seed chooses.
@@ -217,6 +286,10 @@ class Cluster {
   void wake_all(std::vector<Thread*>& threads);
   /// Work of the copy engine or the matrix units, done now or at any later moment.
   void defer(std::function<void()> work);
+  /// Maybe completes some of it: for threads that look again and again whether it is done.
+  void let_time_pass() {
+    if (!deferred_.empty() && chance(4)) complete_one_deferred();
+  }
   [[nodiscard]] bool chance(std::uint32_t one_in) { return random_() % one_in == 0; }
   [[nodiscard]] std::uint32_t new_agent() { return next_agent_++; }
   void complete_phase_if_due(Mbarrier& state);
@@ -228,7 +301,8 @@ class Cluster {
   std::uint32_t warps = 0;     ///< of all its blocks
   std::vector<std::unique_ptr<Block>> blocks;
   CountingBarrier barrier;
-  std::vector<std::uint32_t> fences;  ///< stamp of each thread's last proxy fence
+  std::vector<std::uint32_t> fences;           ///< stamp of each thread's last proxy fence
+  std::vector<std::uint32_t> mbarrier_fences;  ///< and of its last fence of mbarriers, either kind
   Counters counters;
 
  private:

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <source_location>
 #include <string>
 
 namespace saccade::emu {
@@ -12,8 +11,9 @@ struct Where {
   const char* file = "";
   std::uint32_t line = 0;
 
-  static Where current(const std::source_location& at = std::source_location::current()) {
-    return {at.file_name(), at.line()};
+  // std::source_location needs a newer Clang than 14.
+  static Where current(const char* file = __builtin_FILE(), std::uint32_t line = __builtin_LINE()) {
+    return {file, line};
   }
   friend bool operator==(const Where&, const Where&) = default;
 };

@@ -3,17 +3,27 @@
 
 #include <saccade/plan.h>
 
+#include "cuda/launch/runtime.h"
 #include "plan/plan_state.h"
 #include "plan/registry.h"
 
 namespace saccade {
 namespace {
 
-Status check_device(Device device) {
-  if (device.kind == DeviceKind::cpu && device.index == 0) return {};
-  const std::string why =
-      device.kind == DeviceKind::cpu ? "the host is cpu, index 0" : "this build has no CUDA kernels";
-  return {Code::device_unavailable, fmt::format("device {} is not available: {}", to_string(device), why)};
+/// The machine behind a device, or why it is not available.
+Result<Machine> find_machine(const PlanOptions& options) {
+  const Device device = options.device;
+  const auto unavailable = [&](std::string_view why) {
+    return Status(Code::device_unavailable,
+                  fmt::format("device {} is not available: {}", to_string(device), why));
+  };
+  if (device.kind == DeviceKind::cuda) {
+    Result<Machine> machine = device::machine(device.index);
+    if (!machine.ok()) return unavailable(machine.status().message());
+    return machine;
+  }
+  if (device.index != 0) return unavailable("the host is cpu, index 0");
+  return Machine{.device = device, .threads = options.threads > 0 ? options.threads : omp_get_max_threads()};
 }
 
 }  // namespace
@@ -58,7 +68,8 @@ std::vector<KernelInfo> kernels() {
 
 Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   if (Status status = validate(problem); !status.ok()) return status;
-  if (Status status = check_device(options.device); !status.ok()) return status;
+  const Result<Machine> machine = find_machine(options);
+  if (!machine.ok()) return machine.status();
   if (options.threads < 0) {
     return Status(Code::invalid_argument,
                   fmt::format("threads is {}; it must not be negative (0: all)", options.threads));
@@ -68,14 +79,13 @@ Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   state->problem = problem;
   state->device = options.device;
   state->forced = !options.kernel.empty();
-  const Machine machine{options.device, options.threads > 0 ? options.threads : omp_get_max_threads()};
   for (const Kernel* kernel : registry()) {
     if (kernel->device != options.device.kind || (state->forced && kernel->name != options.kernel)) continue;
-    if (auto reason = kernel->reject(problem, machine)) {
+    if (auto reason = kernel->reject(problem, machine.value())) {
       state->rejections.emplace_back(kernel->name, *std::move(reason));
       continue;
     }
-    Result<Prepared> prepared = kernel->prepare(problem, machine, options.config);
+    Result<Prepared> prepared = kernel->prepare(problem, machine.value(), options.config);
     if (!prepared.ok()) return prepared.status();
     state->kernel = kernel;
     state->prepared = std::move(prepared).value();

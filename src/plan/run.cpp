@@ -6,6 +6,7 @@
 #include <saccade/run.h>
 
 #include "core/validate.h"
+#include "cuda/launch/runtime.h"
 #include "plan/plan_state.h"
 
 namespace saccade {
@@ -17,15 +18,35 @@ Status run(const Plan& plan, const Tensors& tensors, Workspace workspace, Stream
       !status.ok()) {
     return status;
   }
+  auto* const scratch = static_cast<std::byte*>(workspace.data);
   if (state.device.kind == DeviceKind::cpu) {
     if (Status status = validate_indices(state.problem, tensors); !status.ok()) return status;
+    return prepared.launch(tensors, scratch, stream);
   }
-  return prepared.launch(tensors, static_cast<std::byte*>(workspace.data), stream);
+  if (Status status = device::check_memory(tensors, state.device.index); !status.ok()) return status;
+  const device::Guard guard(state.device.index);
+  if (!guard.status().ok()) return guard.status();
+  return prepared.launch(tensors, scratch, stream);
 }
+
+namespace {
+
+/// Runs on a workspace of the GPU's and waits.
+Status attend_on_gpu(const Plan& plan, const Tensors& tensors) {
+  const device::Guard guard(plan.device().index);
+  if (!guard.status().ok()) return guard.status();
+  const Result<device::Memory> memory = device::Memory::allocate(plan.workspace_bytes());
+  if (!memory.ok()) return memory.status();
+  if (Status status = run(plan, tensors, {memory->data(), memory->bytes()}); !status.ok()) return status;
+  return device::synchronize();
+}
+
+}  // namespace
 
 Status attend(const Problem& problem, const Tensors& tensors, const PlanOptions& options) {
   Result<Plan> plan = make_plan(problem, options);
   if (!plan.ok()) return plan.status();
+  if (plan->device().kind == DeviceKind::cuda) return attend_on_gpu(plan.value(), tensors);
   const std::size_t bytes = plan->workspace_bytes();
   const std::align_val_t alignment{kWorkspaceAlignment};
   const auto release = [&](void* data) { ::operator delete(data, alignment); };

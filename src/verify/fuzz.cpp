@@ -52,13 +52,12 @@ FuzzResult fuzz_targets(std::int64_t count, std::uint64_t seed, const std::vecto
   return result;
 }
 
-FuzzResult fuzz(std::int64_t count, std::uint64_t seed, const std::vector<std::string>& kernels,
+FuzzResult fuzz(std::int64_t count, std::uint64_t seed, const std::vector<PlanOptions>& kernels,
                 const std::function<void(std::int64_t done)>& progress) {
   std::vector<FuzzTarget> targets;
-  for (const std::string& kernel : kernels) {
-    const PlanOptions options{.kernel = kernel};
-    targets.push_back(
-        {kernel, [options](const Problem& p) { return make_plan(p, options).ok(); }, kernel_runner(options)});
+  for (const PlanOptions& options : kernels) {
+    targets.push_back({options.kernel, [options](const Problem& p) { return make_plan(p, options).ok(); },
+                       kernel_runner(options)});
   }
   return fuzz_targets(count, seed, targets, progress);
 }

@@ -47,8 +47,8 @@ struct FuzzTarget {
                                       const std::vector<FuzzTarget>& targets,
                                       const std::function<void(std::int64_t done)>& progress = {});
 
-/// The same for kernels of the registry, by name.
-[[nodiscard]] FuzzResult fuzz(std::int64_t count, std::uint64_t seed, const std::vector<std::string>& kernels,
+/// The same for kernels of the registry: each of the options names one and its device.
+[[nodiscard]] FuzzResult fuzz(std::int64_t count, std::uint64_t seed, const std::vector<PlanOptions>& kernels,
                               const std::function<void(std::int64_t done)>& progress = {});
 
 }  // namespace saccade

@@ -15,6 +15,7 @@
 #include "verify/case_data.h"
 #include "verify/crash_note.h"
 #include "verify/load.h"
+#include "verify/mirror.h"
 #include "verify/rows.h"
 
 namespace saccade {
@@ -366,6 +367,7 @@ Runner kernel_runner(const PlanOptions& options) {
   return [options](const Problem& problem, const Tensors& tensors) -> Status {
     const Result<Plan> plan = make_plan(problem, options);
     if (!plan.ok()) return plan.status();
+    if (options.device.kind == DeviceKind::cuda) return run_mirrored(plan.value(), tensors);
     const GuardedBuffer workspace(plan.value().workspace_bytes(), kWorkspaceAlignment, PastEnd::fault);
     Status status = run(plan.value(), tensors, {workspace.bytes().data(), workspace.bytes().size()});
     if (status.ok() && !workspace.bands_intact()) {

@@ -33,7 +33,7 @@ only() {
 declare -A sees=(
   [src/core]='core/.*'
   [src/cpu]='(core|cpu)/.*'
-  [src/plan]='(core|plan)/.*|(cpu|cuda)/kernels\.h|cuda/launch/devices\.h'
+  [src/plan]='(core|plan)/.*|(cpu|cuda)/kernels\.h|cuda/launch/runtime\.h'
   [src/capi]='capi/.*'
   [src/emu]='emu/.*'
   [src/cuda]='(core|cuda)/.*|emu/session\.h|emu/thread\.h'
@@ -41,7 +41,7 @@ declare -A sees=(
   [src/cuda/tile]='cuda/(ptx|tile)/.*|core/dtypes\.h'
   [src/cuda/reference]='(core|cuda/(launch|ptx|tile|reference))/.*'
   [src/cuda/ladder]='(core|cuda/(launch|ptx|tile|ladder))/.*'
-  [src/verify]='(core|cpu|emu|plan|verify)/.*|cuda/kernels\.h'
+  [src/verify]='(core|cpu|emu|plan|verify)/.*|cuda/kernels\.h|cuda/launch/runtime\.h'
   [src/measure]='(core|measure)/.*|build_commit\.h'
   [src/store]='store/.*|measure/statistics\.h'
   [tools/saccade]='(core|emu|verify|measure|store)/.*|cuda/kernels\.h|cuda/launch/runtime\.h|[^/]+'

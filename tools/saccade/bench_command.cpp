@@ -18,7 +18,7 @@ namespace {
 BenchOptions resolve(const BenchCommandOptions& options) {
   BenchOptions bench = options.bench;
   bench.verify = !options.no_verify;
-  bench.kernels = choose_kernels(options.kernels, options.config);
+  bench.kernels = choose_kernels(options.kernels, options.config, options.device);
   if (options.baseline.empty()) return bench;
   bench.baseline = parse_kernel(options.baseline).label();
   const auto same = [&](const KernelChoice& kernel) { return kernel.label() == bench.baseline; };

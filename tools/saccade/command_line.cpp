@@ -40,6 +40,11 @@ void add_kernels_option(CLI::App& command, std::vector<std::string>& kernels) {
       ->allow_extra_args(false);
 }
 
+void add_device_option(CLI::App& command, std::string& device) {
+  command.add_option("--device", device,
+                     "cpu, cuda or cuda:N (default: that of the named kernels, else the best there is)");
+}
+
 /// For a command that reads.
 void add_store_option(CLI::App& command, StoreChoice& choice) {
   command.add_option("--store", choice.file, "The store's file (default: in the user's data folder)");
@@ -78,6 +83,7 @@ void add_explain(CLI::App& app, Globals& globals) {
   command->add_option("SHAPE", options->cases.shapes, "Shapes, e.g. 'b1 h8 l512 d64 f16 causal'");
   add_cases_option(*command, options->cases);
   command->add_option("--kernel", options->kernel, "Insist on this kernel");
+  add_device_option(*command, options->device);
   command->add_option("--config", options->config, "Kernel settings, 'key=value ...'");
   command->add_option("--threads", options->threads, "CPU threads at most (0: all)");
 }
@@ -89,6 +95,7 @@ void add_verify(CLI::App& app, Globals& globals) {
   command->add_option("SHAPE", options->cases.shapes, "Shapes (default: the case file 'small')");
   add_cases_option(*command, options->cases);
   add_kernels_option(*command, options->kernels);
+  add_device_option(*command, options->device);
   command->add_option("--seeds", options->seeds, "How many seeds, counted up from --seed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -117,6 +124,7 @@ void add_bench(CLI::App& app, Globals& globals) {
   command->add_option("SHAPE", options->cases.shapes, "Shapes (default: the case file 'mission')");
   add_cases_option(*command, options->cases);
   add_kernels_option(*command, options->kernels);
+  add_device_option(*command, options->device);
   command->add_option("--config", options->config, "Settings for the named kernels, 'key=value ...'");
   command->add_option("--baseline", options->baseline,
                       "Kernel that the others are compared with (default: the last)");

@@ -29,6 +29,7 @@ struct ExplainOptions {
   CaseSelection cases;
   std::string kernel;
   std::string config;
+  std::string device;
   int threads = 0;
 };
 [[nodiscard]] int run_explain(const ExplainOptions& options, const Globals& globals);
@@ -37,6 +38,7 @@ struct ExplainOptions {
 struct VerifyCommandOptions {
   CaseSelection cases;
   std::vector<std::string> kernels;
+  std::string device;
   std::int64_t seeds = 1;
   std::int64_t fuzz = 0;
   bool self_test = false;
@@ -50,6 +52,7 @@ struct BenchCommandOptions {
   std::vector<std::string> kernels;
   std::string baseline;
   std::string config;
+  std::string device;
   std::string out;
   bool no_verify = false;
   bool check_bars = false;

@@ -8,15 +8,16 @@
 #include "kernel_choice.h"
 
 namespace saccade::cli {
-namespace {}  // namespace
-
 int run_explain(const ExplainOptions& options, const Globals& globals) {
   if (options.cases.shapes.empty() && options.cases.files.empty()) {
     throw CommandError(kBadInput, "explain needs a SHAPE or --cases");
   }
   PlanOptions plan_options;
-  if (!options.kernel.empty())
-    plan_options = parse_kernel(options.kernel, options.config).options(options.threads);
+  if (options.kernel.empty()) {
+    plan_options.device = parse_device(options.device);
+  } else {
+    plan_options = parse_kernel(options.kernel, options.config, options.device).options(options.threads);
+  }
   plan_options.threads = options.threads;
   plan_options.config = plan_options.config.empty() ? options.config : plan_options.config;
   nlohmann::ordered_json plans = nlohmann::ordered_json::array();

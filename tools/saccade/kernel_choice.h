@@ -14,6 +14,7 @@ namespace saccade::cli {
 struct KernelChoice {
   std::string name;
   std::string config;
+  Device device{};
 
   /// The name, or "name:settings".
   [[nodiscard]] std::string label() const { return config.empty() ? name : name + ":" + config; }
@@ -22,13 +23,20 @@ struct KernelChoice {
   [[nodiscard]] PlanOptions options(int threads) const;
 };
 
-/// Reads "name" or "name:key=value key=value"; the name must be in the registry. Settings that the text does
-/// not give are those of `config`.
-[[nodiscard]] KernelChoice parse_kernel(const std::string& text, const std::string& config = {});
+/// Reads "cpu", "cuda" or "cuda:N"; empty means the best device there is: the first GPU that this build has
+/// kernels for, else the CPU.
+[[nodiscard]] Device parse_device(const std::string& text);
 
-/// The named kernels, or all of the registry in its order when none is named.
+/// Reads "name" or "name:key=value key=value"; the name must be in the registry. Settings that the text does
+/// not give are those of `config`. A kernel's name says whether it runs on the CPU or on CUDA; `device` (as
+/// for parse_device) may say which GPU.
+[[nodiscard]] KernelChoice parse_kernel(const std::string& text, const std::string& config = {},
+                                        const std::string& device = {});
+
+/// The named kernels, or all of the device's in the registry's order when none is named.
 [[nodiscard]] std::vector<KernelChoice> choose_kernels(const std::vector<std::string>& texts,
-                                                       const std::string& config = {});
+                                                       const std::string& config = {},
+                                                       const std::string& device = {});
 
 /// The plan, or why this kernel does not take the problem. Other errors (bad settings) end the command.
 struct Planned {

@@ -101,9 +101,10 @@ int run_verify(const VerifyCommandOptions& options, const Globals& globals) {
                        "--self-test and --fuzz bring their own problems; leave shapes and --cases out");
   }
   if (options.self_test) return run_self_test(options.how.seed, globals);
-  if (options.fuzz > 0) return run_fuzz(options.fuzz, options.how.seed, options.kernels, globals);
+  if (options.fuzz > 0)
+    return run_fuzz(options.fuzz, options.how.seed, options.kernels, options.device, globals);
   const std::vector<Case> cases = options.cases.load("small");
-  const std::vector<KernelChoice> kernels = choose_kernels(options.kernels);
+  const std::vector<KernelChoice> kernels = choose_kernels(options.kernels, {}, options.device);
   Tally tally;
   Progress progress(cases.size());
   if (!globals.json) fmt::print(kLine, "shape", "kernel", "seed", "", "rel. L2", "plain's", "max", "rows");

@@ -13,14 +13,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string> registry_names(const std::vector<std::string>& texts) {
-  std::vector<std::string> names;
-  for (const KernelChoice& kernel : choose_kernels(texts)) {
+std::vector<PlanOptions> fuzzable(const std::vector<std::string>& texts, const std::string& device) {
+  std::vector<PlanOptions> kernels;
+  for (const KernelChoice& kernel : choose_kernels(texts, {}, device)) {
     if (!kernel.config.empty())
       throw CommandError(kBadInput, "--fuzz takes kernels by name only, without settings");
-    names.push_back(kernel.name);
+    kernels.push_back(kernel.options(0));
   }
-  return names;
+  return kernels;
 }
 
 Json failure_json(const FuzzFailure& failure) {
@@ -76,9 +76,9 @@ ExitCode run_self_test(std::uint64_t seed, const Globals& globals) {
 }
 
 ExitCode run_fuzz(std::int64_t count, std::uint64_t seed, const std::vector<std::string>& kernels,
-                  const Globals& globals) {
+                  const std::string& device, const Globals& globals) {
   Progress progress(static_cast<std::size_t>(count));
-  const FuzzResult result = fuzz(count, seed, registry_names(kernels), [&](std::int64_t done) {
+  const FuzzResult result = fuzz(count, seed, fuzzable(kernels, device), [&](std::int64_t done) {
     progress.show(static_cast<std::size_t>(done), "random problems");
   });
   progress.clear();

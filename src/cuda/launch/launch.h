@@ -21,6 +21,8 @@ struct Grid {
   int threads = 32;
   int cluster = 1;  ///< blocks along x that form a cluster
   std::size_t shared_bytes = 0;
+  int registers = 0;       ///< of a thread at the start, for the emulator's setmaxnreg; 0: not known
+  bool dependent = false;  ///< may start before the kernel before it has ended (see ptx/dependent_launch.h)
 };
 
 /// Where a launch goes: a stream on the GPU; in the emulator, the memory it may touch.
@@ -56,11 +58,18 @@ template <class Argument>
   config.blockDim = dim3(static_cast<unsigned>(grid.threads));
   config.dynamicSmemBytes = grid.shared_bytes;
   config.stream = static_cast<cudaStream_t>(target.stream);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = grid.cluster > 1 ? 1 : 0;
+  cudaLaunchAttribute attributes[2] = {};
+  config.attrs = attributes;
+  if (grid.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+  }
+  if (grid.dependent) {
+    cudaLaunchAttribute& dependent = attributes[config.numAttrs++];
+    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    dependent.val.programmaticStreamSerializationAllowed = 1;
+  }
   return to_status(cudaLaunchKernelEx(&config, kernel, argument), name);
 }
 #else
@@ -73,7 +82,8 @@ template <class Argument>
        static_cast<std::uint32_t>(grid.blocks.z)},
       static_cast<std::uint32_t>(grid.threads),
       static_cast<std::uint32_t>(grid.cluster),
-      grid.shared_bytes};
+      grid.shared_bytes,
+      static_cast<std::uint32_t>(grid.registers)};
   try {
     emu::launch_in_session(shape, *target.memory, [&] { kernel(argument); });
   } catch (const emu::Error& error) {

@@ -19,6 +19,18 @@
 /// The place of the call, as a last argument; the emulator's messages and counters need it.
 #define SACCADE_WHERE
 #define SACCADE_ONLY_WHERE
+/// What Hopper brought, and what only its own instruction set (sm_90a) has: a trap elsewhere, so that one
+/// source compiles for all.
+#if __CUDA_ARCH__ >= 900
+#define SACCADE_SINCE_SM90(...) __VA_ARGS__
+#else
+#define SACCADE_SINCE_SM90(...) __trap()
+#endif
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define SACCADE_ONLY_SM90A(...) __VA_ARGS__
+#else
+#define SACCADE_ONLY_SM90A(...) __trap()
+#endif
 #define SACCADE_UNROLL _Pragma("unroll")
 #define SACCADE_UNROLL_BY_4 _Pragma("unroll 4")
 #else
