@@ -53,10 +53,10 @@ std::array<double, kUnits> clocks(const Launched& launched, const Chip& chip) {
   const auto of = [&busy](Unit unit) -> double& { return busy[static_cast<std::size_t>(unit)]; };
   of(Unit::matrix) = counts(counted.matrix_flops) * share / chip.matrix_flops;
   of(Unit::mufu) = counts(counted.mufu) * share / chip.mufu;
-  // A shuffle goes the way of one pass.
+  // A shuffle goes the way of one pass. What wgmma reads is part of its rate.
   const double passes = counts(counted.total(Traffic::shared_load).transactions +
                                counted.total(Traffic::shared_store).transactions + counted.shuffles);
-  of(Unit::shared) = passes * share;
+  of(Unit::shared) = (passes + counts(counted.bulk_bytes) / kSharedBytesPerPass) * share;
   // Warps are counted, and blocks that share a multiprocessor wait at the same time.
   const double warps = launched.shape.block / 32.0;
   const double meetings = counts(counted.block_barriers + counted.cluster_barriers) / warps +
@@ -66,7 +66,7 @@ std::array<double, kUnits> clocks(const Launched& launched, const Chip& chip) {
   of(Unit::barriers) = meetings * share * kBarrierCycles / at_once;
   const double sectors = counts(counted.total(Traffic::global_load).transactions +
                                 counted.total(Traffic::global_store).transactions);
-  of(Unit::l2) = sectors * 32 / chip.l2_bytes;
+  of(Unit::l2) = (sectors * 32 + counts(counted.bulk_bytes)) / chip.l2_bytes;
   return busy;
 }
 

@@ -51,8 +51,8 @@ void buffer_completed(void* /*context*/, std::uint32_t /*stream*/, std::uint8_t*
 
 void* open_library() {
   for (const char* name :
-       {"libcupti.so", "libcupti.so.13", "libcupti.so.12", "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
-        "/usr/local/cuda/lib64/libcupti.so"}) {
+       {"libcupti.so", "libcupti.so.13", "libcupti.so.12", "/usr/local/cuda/lib/libcupti.so",
+        "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "/usr/local/cuda/lib64/libcupti.so"}) {
     if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
   }
   return nullptr;

@@ -19,7 +19,7 @@ using emu::LineCounts;
 using emu::Traffic;
 using Json = nlohmann::ordered_json;
 
-/// Above this, a run on the CPU takes minutes.
+/// Above this, a run on the CPU takes long enough for a warning.
 constexpr double kSlowFlops = 2e9;
 constexpr char kDefaultChip[] = "h200";
 
@@ -102,6 +102,8 @@ std::vector<Row> totals(const Profile& p) {
       {"min_bytes", "fewest bytes", min_bytes(p.problem), "that a call must move from and to DRAM"},
       {"copied_bytes", "copied bytes", n(c.copied_bytes),
        "by cp.async and the copy engine, without registers"},
+      {"bulk_bytes", "bulk bytes", n(c.bulk_bytes),
+       "of these, by the copy engine (TMA); no sectors are counted for them"},
       {"block_barriers", "block barriers", n(c.block_barriers), "by warp"},
       {"warp_barriers", "warp barriers", n(c.warp_barriers), "by warp; nearly free"},
       {"cluster_barriers", "cluster barriers", n(c.cluster_barriers), "by warp"},
@@ -258,11 +260,10 @@ Json to_document(const Profile& p, std::size_t top) {
 int profile_emulated(const Problem& problem, const ProfileOptions& options, const Globals& globals) {
   const emu::Chip& chip = *emu::find_chip(options.chip.empty() ? kDefaultChip : options.chip);
   if (flops(problem) > kSlowFlops) {
-    fmt::print(
-        stderr,
-        "saccade: {} is {} GFLOP, which the emulator may need minutes for; counts grow with the shape, so "
-        "a shorter one tells as much\n",
-        to_string(problem), format_number(flops(problem) / 1e9));
+    fmt::print(stderr,
+               "saccade: {} is {} GFLOP, which takes the emulator a while; counts grow with the shape, so "
+               "a shorter one tells as much\n",
+               to_string(problem), format_number(flops(problem) / 1e9));
   }
   const Profile profile = run(problem, options, chip);
   const auto top = static_cast<std::size_t>(options.top);

@@ -41,8 +41,10 @@ std::vector<NcuKernel> run_ncu(const std::string& ncu, const std::vector<std::st
     for (const NcuMetric& metric : metrics) names.emplace_back(metric.name);
   }
   for (;;) {
-    std::vector<std::string> command = {ncu,    "--csv",           "--page", "raw",      "--print-units",
-                                        "base", "--clock-control", "none",   "--metrics"};
+    // Clocks and caches as they are when nobody looks: warm, as for bench.
+    std::vector<std::string> command = {
+        ncu,    "--csv",           "--page", "raw",      "--print-units", "base", "--clock-control",
+        "none", "--cache-control", "none",   "--metrics"};
     std::string list;
     for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
     command.push_back(list);
@@ -177,8 +179,9 @@ void print_kernel(const NcuKernel& kernel, std::size_t top) {
 void print_call(const Roofline& r, const CuptiTime& cupti, const emu::Chip* chip) {
   fmt::print("\nThe call: {} by Nsight", format_seconds(r.microseconds * 1e-6));
   if (cupti.why_none.empty()) {
-    fmt::print(", {} by CUPTI (the median of {}; both are device time, compare `saccade bench`)\n",
-               format_seconds(cupti.median_us * 1e-6), kCuptiCalls);
+    fmt::print(
+        ", {} by CUPTI (the median of {}; both are device time, `saccade bench` should say the same)\n",
+        format_seconds(cupti.median_us * 1e-6), kCuptiCalls);
   } else {
     fmt::print("; no cross-check: {}\n", cupti.why_none);
   }

@@ -56,6 +56,15 @@ TEST(Model, EachUnitIsItsCountOverItsRate) {
   EXPECT_NEAR(b.launches, kLaunchMicroseconds, 1e-9);
 }
 
+TEST(Model, TheCopyEngineUsesL2AndSharedMemory) {
+  const Chip& chip = *find_chip("h100");
+  Launched one = launched(132);
+  one.counters.bulk_bytes = 5120ULL * 1830;
+  const Breakdown b = model_one(one, chip);
+  EXPECT_NEAR(b.of(Unit::l2), 1, 1e-9);
+  EXPECT_NEAR(b.of(Unit::shared), 5120 / (132 * kSharedBytesPerPass), 1e-9);
+}
+
 TEST(Model, TheBusiestMultiprocessorDecides) {
   const Chip& chip = *find_chip("a100");  // 108 of them
   const auto matrix = [&](std::uint32_t blocks) {
