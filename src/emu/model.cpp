@@ -13,11 +13,11 @@ constexpr std::string_view kEstimated = "estimated";
 // Multiprocessors, clocks, matrix rates and DRAM: NVIDIA's data sheets and architecture white papers (L4 data
 // sheet: 121 TFLOP/s dense at 2040 MHz, which its 72 W rarely allow; A100 80GB SXM: 312 at 1410 MHz; H100 SXM
 // and H200 SXM: 989 at 1830 MHz). The rate of a multiprocessor is the data sheet's over multiprocessors and
-// clock. On Hopper it is wgmma's; mma.sync reaches about two thirds of it.
+// clock. On Hopper it is wgmma's; mma.sync is reported to reach about two thirds of it.
 // Scalar and MUFU rates: the table of arithmetic throughput in the CUDA C++ Programming Guide.
 // Shared memory, threads and blocks: the same guide's table of compute capabilities.
 // L2: 5120 bytes a clock is from the A100 white paper. For Hopper there is no published figure, and the
-// A100's is taken; for the L4, what others measured on the same die.
+// A100's is taken; the L4's is a guess that nobody has measured for us.
 constexpr std::array<Chip, 4> kChips = {{
     {"l4", "NVIDIA L4", 89, 58, 2.040, 1024, 256, 16, 1024, kEstimated, 300, 99 << 10, 100 << 10, 1536, 24},
     {"a100", "NVIDIA A100 80GB SXM", 80, 108, 1.410, 2048, 128, 16, 5120, kPublished, 2039, 163 << 10,
