@@ -25,6 +25,7 @@ void Thread::copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* b
   if (!complaint.empty()) fail(complaint, where);
   std::memset(to, kPoisonByte, bytes);
   cluster.counters.copied_bytes += bytes;
+  cluster.counters.bulk_bytes += bytes;
   ++state.copies;
   cluster.defer([this, to, bytes, home, offset, where, &state, produce = std::move(produce)] {
     require(home->live > 0, "a copy that it started arrives at a block that has ended", where);
@@ -165,6 +166,7 @@ void Thread::store_bulk(void* to, const void* from, std::size_t bytes, const Whe
     fail(complaint, where);
   read_asynchronously(from, bytes, 2 * cluster.warps + warp.agent, ++warp.bulk_stores, warp.clock, where);
   cluster.counters.copied_bytes += bytes;
+  cluster.counters.bulk_bytes += bytes;
   start_store([this, to, from, bytes, where] {
     require(block.live > 0, "a bulk store that it started reads the memory of a block that has ended", where);
     std::memcpy(to, from, bytes);
@@ -184,6 +186,7 @@ void Thread::store_tensor(const TensorMap& map, const std::int32_t* at, const vo
     if (const std::string complaint = cluster.memory.write(piece.global, piece.bytes); !complaint.empty())
       fail(complaint, where);
     cluster.counters.copied_bytes += piece.bytes;
+    cluster.counters.bulk_bytes += piece.bytes;
     for_each_chunk(piece, offset, map.swizzle, [&](std::size_t, std::size_t chunk, std::size_t bytes) {
       read_asynchronously(block.shared.data() + chunk, bytes, 2 * cluster.warps + warp.agent,
                           warp.bulk_stores, warp.clock, where);

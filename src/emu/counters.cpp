@@ -28,6 +28,7 @@ void Counters::add(const Counters& other) {
   mbarrier_arrivals += other.mbarrier_arrivals;
   mbarrier_waits += other.mbarrier_waits;
   copied_bytes += other.copied_bytes;
+  bulk_bytes += other.bulk_bytes;
   shuffles += other.shuffles;
   for (const auto& [key, counts] : other.lines) {
     LineCounts& mine = lines[key];

@@ -36,6 +36,7 @@ struct Counters {
   std::uint64_t mbarrier_arrivals = 0;
   std::uint64_t mbarrier_waits = 0;
   std::uint64_t copied_bytes = 0;  ///< by cp.async and the bulk copy engine, either way
+  std::uint64_t bulk_bytes = 0;    ///< of these, by the engine; no line counts them
   std::uint64_t shuffles = 0;      ///< by warp
   std::map<std::tuple<std::string, std::uint32_t, Traffic>, LineCounts> lines;
 

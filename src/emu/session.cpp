@@ -1,5 +1,7 @@
 #include "emu/session.h"
 
+#include <utility>
+
 namespace saccade::emu {
 namespace {
 
@@ -18,9 +20,10 @@ Session::~Session() {
 void launch_in_session(const Shape& shape, const GlobalMemory& memory,
                        const std::function<void()>& thread_main) {
   Session* session = innermost;
-  const Counters counters =
-      launch(shape, memory, session != nullptr ? session->options_ : Options{}, thread_main);
-  if (session != nullptr) session->counters_.add(counters);
+  Counters counters = launch(shape, memory, session != nullptr ? session->options_ : Options{}, thread_main);
+  if (session == nullptr) return;
+  session->counters_.add(counters);
+  session->launches_.push_back({shape, std::move(counters)});
 }
 
 }  // namespace saccade::emu

@@ -2,10 +2,17 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "emu/machine.h"
 
 namespace saccade::emu {
+
+/// A launch and what it did.
+struct Launched {
+  Shape shape;
+  Counters counters;
+};
 
 /// While it lives, launches of this host thread use its options and add to its counters. Sessions nest.
 class Session {
@@ -18,11 +25,14 @@ class Session {
   Session& operator=(Session&&) = delete;
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
+  /// One by one, in their order.
+  [[nodiscard]] const std::vector<Launched>& launches() const { return launches_; }
 
  private:
   friend void launch_in_session(const Shape&, const GlobalMemory&, const std::function<void()>&);
   Options options_;
   Counters counters_;
+  std::vector<Launched> launches_;
   Session* outer_;
 };
 

@@ -147,6 +147,48 @@ void add_bench(CLI::App& app, Globals& globals) {
   add_recording_options(*command, options->store);
 }
 
+void add_profile(CLI::App& app, Globals& globals) {
+  auto options = std::make_shared<ProfileOptions>();
+  CLI::App* command =
+      add_command(app, globals, "profile", "One CUDA kernel from the inside: by Nsight Compute, or emulated",
+                  [options, &globals] { return run_profile(*options, globals); });
+  command->add_option("SHAPE", options->cases.shapes, "One shape");
+  command->add_option("--kernel", options->kernel, "NAME or 'NAME:key=value ...'")->required();
+  command->add_flag("--emulate", options->emulate,
+                    "Run on the CPU's emulator and model a chip; needs no GPU");
+  command->add_option("--chip", options->chip, "With --emulate: l4, a100, h100 or h200 (default)");
+  command->add_option("--seed", options->seed, "Seed of the data and of the emulator's order")
+      ->capture_default_str();
+  command->add_option("--top", options->top, "Source lines or stall reasons to show")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_sanitize(CLI::App& app, Globals& globals) {
+  auto options = std::make_shared<SanitizeOptions>();
+  CLI::App* command = add_command(app, globals, "sanitize", "Verify CUDA kernels under compute-sanitizer",
+                                  [options, &globals] { return run_sanitize(*options, globals); });
+  command->add_option("SHAPE", options->cases.shapes, "Shapes (default: the case file 'small')");
+  add_cases_option(*command, options->cases);
+  add_kernels_option(*command, options->kernels);
+  command->add_option("--tool", options->tool, "Which of its tools")
+      ->check(CLI::IsMember({"all", "memcheck", "racecheck", "synccheck", "initcheck"}))
+      ->capture_default_str();
+}
+
+void add_launch(CLI::App& app, Globals& globals) {
+  auto options = std::make_shared<LaunchOptions>();
+  CLI::App* command =
+      add_command(app, globals, "launch", "Internal: call a CUDA kernel, for profilers to watch",
+                  [options, &globals] { return run_launch(*options, globals); });
+  command->group("");  // not in --help
+  command->add_option("SHAPE", options->cases.shapes, "One shape");
+  command->add_option("--kernel", options->kernel, "NAME or 'NAME:key=value ...'")->required();
+  command->add_option("--times", options->times, "Calls")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the data")->capture_default_str();
+  command->add_flag("--cupti", options->cupti, "Device time of each kernel by CUPTI");
+}
+
 void add_report(CLI::App& app, Globals& globals) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* command = add_command(app, globals, "report", "Tables and pictures of runs",
@@ -207,8 +249,8 @@ int run_command_line(int argc, char** argv, Globals& globals) {
   app.footer(kFooter);
   app.set_version_flag("--version", version());
   app.require_subcommand(0, 1);
-  for (const auto add : {add_main_job, add_info, add_explain, add_verify, add_bench, add_report, add_history,
-                         add_compare, add_evidence}) {
+  for (const auto add : {add_main_job, add_info, add_explain, add_verify, add_bench, add_profile,
+                         add_sanitize, add_launch, add_report, add_history, add_compare, add_evidence}) {
     add(app, globals);
   }
   try {

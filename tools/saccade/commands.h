@@ -61,6 +61,35 @@ struct BenchCommandOptions {
 };
 [[nodiscard]] int run_bench(const BenchCommandOptions& options, const Globals& globals);
 
+/// One kernel and shape from the inside.
+struct ProfileOptions {
+  CaseSelection cases;
+  std::string kernel;
+  std::string chip;  ///< of the model; empty: the default one
+  bool emulate = false;
+  std::uint64_t seed = 1;
+  std::int64_t top = 5;  ///< source lines and stall reasons shown
+};
+[[nodiscard]] int run_profile(const ProfileOptions& options, const Globals& globals);
+
+/// CUDA kernels under compute-sanitizer's tools.
+struct SanitizeOptions {
+  CaseSelection cases;
+  std::vector<std::string> kernels;
+  std::string tool = "all";
+};
+[[nodiscard]] int run_sanitize(const SanitizeOptions& options, const Globals& globals);
+
+/// Nothing but calls of one CUDA kernel: what the profilers watch. Not in --help.
+struct LaunchOptions {
+  CaseSelection cases;
+  std::string kernel;
+  std::int64_t times = 2;
+  std::uint64_t seed = 1;
+  bool cupti = false;  ///< report each kernel's device time by CUPTI
+};
+[[nodiscard]] int run_launch(const LaunchOptions& options, const Globals& globals);
+
 /// Tables and pictures of runs.
 struct ReportOptions {
   std::vector<std::string> runs;  ///< files, ids or "latest"; empty: the latest run of the store
