@@ -126,14 +126,32 @@ check_tidy() {
   outcome "clang-tidy, $((${#pending[@]} / 2)) changed files" "$started" "$status"
 }
 
+has_gpu() {
+  compgen -G '/dev/nvidia[0-9]*' >/dev/null
+}
+
+# Tests that need a GPU, as a pattern for ctest; where there is one, a pattern that fits nothing.
+gpu_tests() {
+  if has_gpu; then echo '^$'; else echo 'DeviceAsEmulated'; fi
+}
+
+# On a GPU: the kernels against the oracle, and memcheck and racecheck over a small part of that. Elsewhere: why not.
 check_cuda() {
   local reasons=()
-  compgen -G '/dev/nvidia[0-9]*' >/dev/null || reasons+=("no GPU")
+  has_gpu || reasons+=("no GPU")
   command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] || reasons+=("no nvcc")
-  ((${#reasons[@]} > 0)) || reasons=("this version has no CUDA kernels")
-  local text
-  text=$(printf '; %s' "${reasons[@]}")
-  skip "CUDA tests" "${text:2}"
+  if ((${#reasons[@]} > 0)); then
+    local text
+    text=$(printf '; %s' "${reasons[@]}")
+    skip "CUDA kernels on a GPU; they ran in the emulator" "${text:2}"
+    return
+  fi
+  local started=$SECONDS status=0 log=$logs/cuda.log saccade=$logs/release/tools/saccade/saccade
+  { "$saccade" verify --device cuda --cases mission,small,odd,masks &&
+    "$saccade" verify --device cuda --fuzz 500 &&
+    "$saccade" sanitize 'b1 h2 lq100 lk130 d64 f16 causal' 'b1 h1 lq70 lk65 d128 f16'; } >"$log" 2>&1 || status=$?
+  if ((status != 0)); then show_log "CUDA kernels" "$log"; fi
+  outcome "CUDA kernels on the GPU" "$started" "$status"
 }
 
 report_and_exit() {

@@ -138,7 +138,9 @@ struct Problem {
   /// The scale in force: `scale`, or 1/sqrt(dim_qk) (1 when dim_qk is 0).
   [[nodiscard]] SACCADE_API float effective_scale() const noexcept;
   /// Query heads that share one key head; 0 when there are no heads.
-  [[nodiscard]] constexpr std::int64_t group() const noexcept { return heads_kv > 0 ? heads_q / heads_kv : 0; }
+  [[nodiscard]] constexpr std::int64_t group() const noexcept {
+    return heads_kv > 0 ? heads_q / heads_kv : 0;
+  }
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <gtest/gtest.h>
 
 #include <saccade/plan.h>
@@ -8,15 +9,28 @@ namespace saccade {
 namespace {
 
 TEST(VerifyCommand, JudgesEveryKernelThatTakesTheShape) {
-  const CommandResult result = run_saccade("verify 'b1 h2 l20 d16 f16 causal' 'b1 h1 l5 d5 f32' --json");
+  const CommandResult result =
+      run_saccade("verify 'b1 h2 l20 d16 f16 causal' 'b1 h1 l5 d5 f32' --device cpu --json");
   EXPECT_EQ(result.exit_code, 0) << result.out;
   const nlohmann::json json = result.json();
   EXPECT_EQ(json.at("failed"), 0);
-  EXPECT_EQ(json.at("passed").get<std::size_t>() + json.at("rejected").get<std::size_t>(),
-            2 * kernels().size());
+  const auto all = kernels();
+  const auto of_the_cpu = std::ranges::count(all, DeviceKind::cpu, &KernelInfo::device);
+  EXPECT_EQ(json.at("passed").get<std::ptrdiff_t>() + json.at("rejected").get<std::ptrdiff_t>(),
+            2 * of_the_cpu);
   for (const nlohmann::json& each : json.at("results")) {
     EXPECT_TRUE(each.contains("rejected") || each.at("passed").get<bool>()) << each;
   }
+}
+
+TEST(VerifyCommand, DevicesAreCheckedBeforeAnythingRuns) {
+  const CommandResult unknown = run_saccade("verify 'b1 h1 l5 d5 f32' --device tpu");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("--device is 'tpu'"), std::string::npos) << unknown.err;
+  const CommandResult other = run_saccade("verify 'b1 h1 l5 d5 f32' --device cuda --kernel cpu_blocked");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("'cpu_blocked' does not run on cuda"), std::string::npos) << other.err;
+  EXPECT_EQ(run_saccade("verify 'b1 h1 l5 d5 f32' --device cuda:99").exit_code, 3);
 }
 
 TEST(VerifyCommand, CountsSeedsUp) {
@@ -46,6 +60,7 @@ TEST(VerifyCommand, LimitsTheRowsOnRequest) {
 
 TEST(VerifyCommand, SaysWhenANamedKernelRejects) {
   for (const KernelInfo& kernel : kernels()) {
+    if (kernel.device != DeviceKind::cpu) continue;
     PlanOptions options;
     options.kernel = kernel.name;
     const Problem problem = parse_problem("b1 h2 l300 d64 f16").value();
