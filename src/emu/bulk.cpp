@@ -176,6 +176,9 @@ void Thread::store_bulk(void* to, const void* from, std::size_t bytes, const Whe
 void Thread::store_tensor(const TensorMap& map, const std::int32_t* at, const void* from,
                           const Where& where) {
   check_aligned(*this, from, 128, "a tensor store from an address", where);
+  // Seen on an H200: an illegal instruction. Loads start there without harm.
+  const bool before = std::any_of(at, at + map.rank, [](std::int32_t n) { return n < 0; });
+  require(!before, "a tensor store that starts before its tensor, where the hardware traps", where);
   Cluster& cluster = block.cluster;
   const std::size_t offset = shared_offset(from, where);
   require(owner(from) == &block, "a tensor store from the memory of another block", where);

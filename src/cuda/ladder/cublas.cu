@@ -65,25 +65,30 @@ zero_rows(SACCADE_ARGUMENT(Arguments) a) {
 struct Layout {
   std::int64_t stride;  ///< of a row: whole 16 bytes of weights
   std::int64_t rows;
-  std::size_t scores_bytes, bytes;
+  std::size_t scores_bytes, weights_bytes, bytes;  ///< scores, weights, then what cuBLAS needs
 
   explicit Layout(const Problem& p)
       : stride((p.len_kv + 7) / 8 * 8),
         rows(p.batch * p.heads_q * p.len_q),
-        scores_bytes((static_cast<std::size_t>(rows * stride) * sizeof(float) + 255) / 256 * 256),
-        bytes(scores_bytes + static_cast<std::size_t>(rows * stride) * sizeof(F16)) {}
+        scores_bytes(aligned(static_cast<std::size_t>(rows * stride) * sizeof(float))),
+        weights_bytes(aligned(static_cast<std::size_t>(rows * stride) * sizeof(F16))),
+        bytes(scores_bytes + weights_bytes + Products::kScratchBytes) {}
+
+ private:
+  static std::size_t aligned(std::size_t n) { return (n + 255) / 256 * 256; }
 };
 
 /// Runs one product for every batch and, when query heads share key heads, for every key head.
 template <class Make>
-Status for_each_product(const Problem& p, const Products& products, const Target& target, const Make& make) {
+Status for_each_product(const Problem& p, const Products& products, std::byte* scratch, const Target& target,
+                        const Make& make) {
   for (std::int64_t batch = 0; batch < p.batch; ++batch) {
     const bool grouped = p.group() > 1;
     for (std::int64_t head = 0; head < (grouped ? p.heads_kv : 1); ++head) {
       const auto count = static_cast<int>(grouped ? p.group() : p.heads_q);
       Product product = make(batch, head * p.group(), head);
       product.count = count;
-      if (Status status = products.multiply(product, target); !status.ok()) return status;
+      if (Status status = products.multiply(product, scratch, target); !status.ok()) return status;
     }
   }
   return {};
@@ -100,6 +105,7 @@ Status run_unfused(const Problem& p, const Tensors& t, std::byte* workspace, con
   }
   auto* scores = reinterpret_cast<float*>(workspace);
   auto* weights = reinterpret_cast<F16*>(workspace + layout.scores_bytes);
+  std::byte* scratch = workspace + layout.scores_bytes + layout.weights_bytes;
   const std::int64_t per_head = p.len_q * layout.stride;
   const auto dim = static_cast<int>(p.dim_qk);
   const bool shared_keys = p.group() > 1;
@@ -120,29 +126,30 @@ Status run_unfused(const Problem& p, const Tensors& t, std::byte* workspace, con
                    .b_transposed = true,
                    .f32_result = true};
   };
-  if (Status scored = for_each_product(p, products, target, score); !scored.ok()) return scored;
+  if (Status scored = for_each_product(p, products, scratch, target, score); !scored.ok()) return scored;
   const SoftmaxArguments softmax{scores, weights, layout.stride, layout.rows, a.len_q, a.span, a.scale};
   const Grid grid{.blocks = {static_cast<int>((layout.rows + kWarps - 1) / kWarps), 1, 1},
                   .threads = kThreads};
   if (Status weighed = launch("ladder_cublas", softmax_rows, grid, target, softmax); !weighed.ok())
     return weighed;
-  return for_each_product(p, products, target, [&](std::int64_t b, std::int64_t head, std::int64_t head_kv) {
-    return Product{.a = weights + (b * p.heads_q + head) * per_head,
-                   .b = a.v.rows(b, head_kv),
-                   .c = a.o.rows(b, head),
-                   .rows = a.len_q,
-                   .columns = dim,
-                   .depth = a.span.len_kv,
-                   .a_row = layout.stride,
-                   .b_row = a.v.row,
-                   .c_row = a.o.row,
-                   .a_next = per_head,
-                   .b_next = shared_keys ? 0 : a.v.head,
-                   .c_next = a.o.head,
-                   .count = 0,
-                   .b_transposed = false,
-                   .f32_result = false};
-  });
+  return for_each_product(p, products, scratch, target,
+                          [&](std::int64_t b, std::int64_t head, std::int64_t head_kv) {
+                            return Product{.a = weights + (b * p.heads_q + head) * per_head,
+                                           .b = a.v.rows(b, head_kv),
+                                           .c = a.o.rows(b, head),
+                                           .rows = a.len_q,
+                                           .columns = dim,
+                                           .depth = a.span.len_kv,
+                                           .a_row = layout.stride,
+                                           .b_row = a.v.row,
+                                           .c_row = a.o.row,
+                                           .a_next = per_head,
+                                           .b_next = shared_keys ? 0 : a.v.head,
+                                           .c_next = a.o.head,
+                                           .count = 0,
+                                           .b_transposed = false,
+                                           .f32_result = false};
+                          });
 }
 
 std::optional<std::string> reject_cublas(const Problem& p, const Machine& machine) {

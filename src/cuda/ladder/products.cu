@@ -16,6 +16,7 @@ struct Cublas {
   decltype(&cublasCreate_v2) create = nullptr;
   decltype(&cublasDestroy_v2) destroy = nullptr;
   decltype(&cublasSetStream_v2) set_stream = nullptr;
+  decltype(&cublasSetWorkspace_v2) set_workspace = nullptr;
   // Overloaded in the header, so its type is spelled out.
   cublasStatus_t (*multiply)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void*,
                              const void*, cudaDataType, int, long long, const void*, cudaDataType, int,
@@ -37,6 +38,7 @@ struct Cublas {
     find(create, "cublasCreate_v2");
     find(destroy, "cublasDestroy_v2");
     find(set_stream, "cublasSetStream_v2");
+    find(set_workspace, "cublasSetWorkspace_v2");
     find(multiply, "cublasGemmStridedBatchedEx");
   }
 };
@@ -68,11 +70,13 @@ Status Products::status() const {
   return {Code::internal, "cuBLAS could not be started: error " + std::to_string(state_->created)};
 }
 
-Status Products::multiply(const Product& p, const Target& target) const {
+Status Products::multiply(const Product& p, std::byte* scratch, const Target& target) const {
   // cuBLAS thinks in columns: C^T = B^T A^T, every matrix in memory being its own transpose.
   const float one = 1;
   const float zero = 0;
   cublasStatus_t status = cublas().set_stream(state_->handle, static_cast<cudaStream_t>(target.stream));
+  if (status == CUBLAS_STATUS_SUCCESS)
+    status = cublas().set_workspace(state_->handle, scratch, kScratchBytes);
   if (status == CUBLAS_STATUS_SUCCESS) {
     status = cublas().multiply(state_->handle, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N,
                                p.columns, p.rows, p.depth, &one, p.b, CUDA_R_16F, static_cast<int>(p.b_row),
@@ -118,7 +122,7 @@ Status Products::status() const {
   return {};
 }
 
-Status Products::multiply(const Product& product, const Target& target) const {
+Status Products::multiply(const Product& product, std::byte*, const Target& target) const {
   return launch("a plain product", &plain_product, {.blocks = {4, product.count, 1}, .threads = 128}, target,
                 product);
 }

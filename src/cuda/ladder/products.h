@@ -32,7 +32,9 @@ class Products {
 
   /// Why it cannot be used; ok when it can.
   [[nodiscard]] Status status() const;
-  [[nodiscard]] Status multiply(const Product& product, const Target& target) const;
+  /// `scratch` has kScratchBytes bytes: what cuBLAS would otherwise allocate, which a graph must not see.
+  [[nodiscard]] Status multiply(const Product& product, std::byte* scratch, const Target& target) const;
+  static constexpr std::size_t kScratchBytes = std::size_t{32} << 20;  // what it asks for on Hopper
 
  private:
   struct State;

@@ -41,7 +41,7 @@ SACCADE_DEVICE void load_box_to_blocks(void* to, const TensorMap& map, const std
   SACCADE_ONLY_SM90A(cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global, to,
                                                      &map, at, barrier, blocks));
 }
-/// Stores the box at `at`.
+/// Stores the box at `at`, of which no coordinate may be negative; beyond the far ends nothing is written.
 template <int kRank>
 SACCADE_DEVICE void store_box(const TensorMap& map, const std::int32_t (&at)[kRank], const void* from) {
   SACCADE_SINCE_SM90(

@@ -239,6 +239,26 @@ TEST_F(Misuse, CopiesStayInsideOfTheirTensor) {
   expect_always(kernel(120), {"of 'out', which has"});
 }
 
+TEST_F(Misuse, StoresDoNotStartBeforeTheirTensor) {
+  const TensorLayout layout{out.data(), 2, 2, {64, 128}, {0, 128}, {64, 16}, 128};
+  emulated::ptx::TensorMap map;
+  ASSERT_TRUE(make_tensor_map(map, layout).ok());
+  const auto kernel = [&](int row) {
+    return [&map, row] {
+      for (int n = thread_index(); n < 512; n += block_threads()) store(words() + n, std::uint32_t{1});
+      fence_shared_to_async();
+      sync_block();
+      if (thread_index() != 0) return;
+      const std::int32_t at[2] = {0, row};
+      store_box(map, at, words());
+      commit_stores();
+      wait_stores<0>();
+    };
+  };
+  expect_clean(kernel(120));
+  expect_always(kernel(-1), {"starts before its tensor"});
+}
+
 // A ring of one stage: thread 0 fills it by the copy engine, threads 32 to 63 read it, three times.
 TEST_F(Misuse, PhasesMatter) {
   struct Mistake {

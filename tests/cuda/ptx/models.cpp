@@ -188,18 +188,20 @@ void for_each_element(const ProbeBox& box, int swizzle, Act&& act) {
 Words tensor_load(const Probe& probe, In in) {
   Words out(probe.out_words);
   const ProbeShape& shape = probe.shape;
-  for_each_element(probe_box(shape.rank, shape.swizzle), shape.swizzle, [&](std::size_t byte, int index) {
-    set_half(out, byte / 2, index < 0 ? 0 : half(in, static_cast<std::size_t>(index)));
-  });
+  for_each_element(probe_box(shape.rank, shape.swizzle, false), shape.swizzle,
+                   [&](std::size_t byte, int index) {
+                     set_half(out, byte / 2, index < 0 ? 0 : half(in, static_cast<std::size_t>(index)));
+                   });
   return out;
 }
 
 Words tensor_store(const Probe& probe, In in) {
   Words out(probe.out_words);
   const ProbeShape& shape = probe.shape;
-  for_each_element(probe_box(shape.rank, shape.swizzle), shape.swizzle, [&](std::size_t byte, int index) {
-    if (index >= 0) set_half(out, static_cast<std::size_t>(index), half(in, byte / 2));
-  });
+  for_each_element(probe_box(shape.rank, shape.swizzle, true), shape.swizzle,
+                   [&](std::size_t byte, int index) {
+                     if (index >= 0) set_half(out, static_cast<std::size_t>(index), half(in, byte / 2));
+                   });
   return out;
 }
 

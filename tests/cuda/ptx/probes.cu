@@ -478,7 +478,7 @@ std::size_t elements(const std::array<int, 5>& sizes) {
 
 template <int kRank>
 void add_tensor(std::vector<Row>& rows, int swizzle) {
-  const ProbeBox box = probe_box(kRank, swizzle);
+  const ProbeBox box = probe_box(kRank, swizzle, false);
   const std::string name = std::to_string(kRank) + "d_" + std::to_string(swizzle);
   const std::size_t tensor = elements(box.size) / 2;
   const std::size_t piece = elements(box.box) / 2;
@@ -552,7 +552,7 @@ std::string launch_probe(const Row& row, const Target& target, const std::uint32
     layout = {in, 2, 2, {64, 32}, {0, 128}, {64, 32}, 128};
     arguments.at[1] = 3;
   } else if (shape.rank > 0) {
-    const ProbeBox box = probe_box(shape.rank, shape.swizzle);
+    const ProbeBox box = probe_box(shape.rank, shape.swizzle, row.probe.family == "tensor_store");
     layout.base = row.probe.family == "tensor_load" ? in : out;
     layout.rank = shape.rank;
     layout.swizzle = shape.swizzle;

@@ -35,16 +35,17 @@ struct Probe {
 struct ProbeBox {
   std::array<int, 5> at, box, size;
 };
-/// The tensor has 16-bit elements without gaps. Every box hangs over an edge.
-inline ProbeBox probe_box(int rank, int swizzle) {
+/// The tensor has 16-bit elements without gaps. Every box hangs over an edge; those of stores not over the
+/// first, where the hardware traps.
+inline ProbeBox probe_box(int rank, int swizzle, bool store) {
   const int wide = swizzle == 0 ? 24 : swizzle / 2;
   switch (rank) {
     case 2:
       return {{8, 9, 0, 0, 0}, {wide, 40, 1, 1, 1}, {64, 44, 1, 1, 1}};
     case 3:
-      return {{-8, 3, -1, 0, 0}, {wide, 5, 4, 1, 1}, {64, 7, 3, 1, 1}};
+      return {{store ? 48 : -8, 3, store ? 1 : -1, 0, 0}, {wide, 5, 4, 1, 1}, {64, 7, 3, 1, 1}};
     case 4:
-      return {{0, -2, 1, 1, 0}, {wide, 4, 2, 2, 1}, {64, 4, 4, 2, 1}};
+      return {{0, store ? 3 : -2, 1, 1, 0}, {wide, 4, 2, 2, 1}, {64, 4, 4, 2, 1}};
     default:
       return {{40, 0, 1, 0, 1}, {wide, 3, 2, 2, 2}, {64, 3, 3, 2, 2}};
   }

@@ -20,7 +20,7 @@ Words input(const Probe& probe, std::uint64_t seed) {
   for (std::uint32_t& word : in) word = static_cast<std::uint32_t>(random());
   if (probe.shape.rank > 0) {  // the kernel reads there how many words its box has
     std::uint32_t count = 1;
-    for (const int size : probe_box(probe.shape.rank, probe.shape.swizzle).box)
+    for (const int size : probe_box(probe.shape.rank, probe.shape.swizzle, false).box)
       count *= static_cast<std::uint32_t>(size);
     in[0] = count / 2;
   }
