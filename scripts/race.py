@@ -62,7 +62,7 @@ class Library:
         workspace = torch.empty(max(size, 1), dtype=torch.uint8, device="cuda")
         tensors = Tensors(struct_size=ctypes.sizeof(Tensors), q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), o=o.data_ptr())
 
-        def run():
+        def run(kept=(q, k, v, o, workspace)):  # the pointers above do not keep them alive
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
             self.check(self.c.saccade_run(plan, ctypes.byref(tensors), ctypes.c_void_p(workspace.data_ptr()),
                                           ctypes.c_size_t(size), stream))
@@ -120,7 +120,7 @@ def race(library, name, kernels, budget, rounds, rng):
     expected = float64_attention(q, k, v, causal)
     shape = f"b{batch} h{heads} l{length} d{dim} f16" + (" causal" if causal else "")
     result = {"shape": shape, "candidates": {}}
-    graphs, batches = {}, {}
+    graphs, batches, alive = {}, {}, []  # a graph does not keep the memory it works on
 
     def enter(label, run, output):
         try:
@@ -134,6 +134,7 @@ def race(library, name, kernels, budget, rounds, rng):
             once = replay_seconds(graph, 1)
             batches[label] = max(1, min(100, int(budget / rounds / max(once * CALLS_PER_GRAPH, 1e-7))))
             graphs[label] = graph
+            alive.append(run)
             result["candidates"][label] = {"relative_l2": float(f"{error.item():.4g}")}
         except RuntimeError as problem:
             result["candidates"][label] = {"failed": str(problem).splitlines()[0]}

@@ -59,6 +59,7 @@ TEST(Planner, TakesTheFirstKernelThatAccepts) {
     EXPECT_EQ(plan->problem(), p);
     EXPECT_EQ(plan->device(), Device{});
     for (const Kernel* kernel : registry()) {
+      if (kernel->device != DeviceKind::cpu) continue;
       if (kernel->name == plan->kernel()) {
         EXPECT_FALSE(kernel->reject(p, machine()).has_value()) << to_string(p);
         break;
@@ -77,6 +78,7 @@ TEST(Planner, ExplainsEveryNoAndTheYes) {
     const auto contains = [&](const std::string& words) { return text.find(words) != std::string::npos; };
     EXPECT_TRUE(contains(to_string(p) + " on cpu")) << text;
     for (const Kernel* kernel : registry()) {
+      if (kernel->device != DeviceKind::cpu) continue;
       if (kernel->name == plan->kernel()) break;
       const auto reason = kernel->reject(p, machine());
       ASSERT_TRUE(reason.has_value());
@@ -90,6 +92,7 @@ TEST(Planner, ExplainsEveryNoAndTheYes) {
 
 TEST(Planner, ANamedKernelIsTakenOrItsReasonReturned) {
   for (const Kernel* kernel : registry()) {
+    if (kernel->device != DeviceKind::cpu) continue;
     for (const Problem& p : many_problems()) {
       PlanOptions wanted = options();
       wanted.kernel = kernel->name;
@@ -106,6 +109,14 @@ TEST(Planner, ANamedKernelIsTakenOrItsReasonReturned) {
       }
     }
   }
+}
+
+TEST(Planner, AMissingGpuIsNamed) {
+  const Problem p = Problem::dense(1, 1, 8, 64);
+  const Result<Plan> plan = make_plan(p, {.device = {DeviceKind::cuda, 99}});
+  EXPECT_EQ(plan.status().code(), Code::device_unavailable);
+  EXPECT_NE(plan.status().message().find("device cuda:99 is not available: "), std::string::npos)
+      << plan.status().message();
 }
 
 TEST(Planner, AnUnknownKernelIsAnError) {
