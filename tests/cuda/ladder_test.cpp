@@ -4,6 +4,7 @@
 
 #include "cuda/kernels.h"
 #include "emu/session.h"
+#include "verify/case_data.h"
 #include "verify/emulated.h"
 #include "verify/fuzz.h"
 
@@ -48,6 +49,38 @@ TEST_P(Ladder, IsRightWhateverTheOrder) {
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     expect_right(*GetParam(),
                  seed % 2 == 0 ? "b1 h1 lq70 lk200 d64 f16 causal br" : "b1 h1 lq40 lk150 d128 f16", seed);
+  }
+}
+
+TEST_P(Ladder, FitsTheSharedMemoryOfAda) {
+  constexpr std::size_t kAda = std::size_t{99} << 10;  // of a block on 8.6 and 8.9; 8.0 and 9.0 have more
+  for (const char* shape : {"b1 h1 l64 d64 f16", "b1 h1 l64 d128 f16"}) {
+    const Problem problem = parse_problem(shape).value();
+    const emu::Session session({.seed = 1});
+    const CaseData data(problem, 1);
+    const Result<Prepared> prepared = GetParam()->prepare(problem, emulated_machine(), "");
+    ASSERT_TRUE(prepared.ok());
+    std::vector<std::byte> workspace(prepared->workspace_bytes + 256);
+    auto* aligned =
+        reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(workspace.data()) + 255) / 256 * 256);
+    ASSERT_TRUE(prepared->launch(data.tensors(), aligned, nullptr).ok());
+    ASSERT_FALSE(session.launches().empty());
+    for (const emu::Launched& launched : session.launches())
+      EXPECT_LE(launched.shape.shared_bytes, kAda) << shape;
+  }
+}
+
+TEST(Swizzle, LeavesNoBankConflicts) {
+  for (const char* name : {"ladder_cp_async", "ladder_warp_specialized", "ladder_persistent"}) {
+    for (const char* shape : {"b1 h1 l130 d64 f16", "b1 h1 l130 d128 f16 causal"}) {
+      const Problem problem = parse_problem(shape).value();
+      const CaseData data(problem, 1);
+      const emu::Session session({.seed = 1, .count = true});
+      const Result<Prepared> prepared = find_emulated(name)->prepare(problem, emulated_machine(), "");
+      ASSERT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
+      EXPECT_GT(session.counters().total(emu::Traffic::shared_load).instructions, 0U);
+      EXPECT_EQ(session.counters().bank_conflicts(), 0U) << name << " on " << shape;
+    }
   }
 }
 

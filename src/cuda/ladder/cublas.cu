@@ -37,15 +37,12 @@ softmax_rows(SACCADE_ARGUMENT(SoftmaxArguments) a) {
   float max = -tile::kInfinity;
   for (int j = lane; j < end; j += ptx::kWarpThreads)
     max = tile::larger(a.scale * ptx::load(scores + j), max);
-  for (int distance = 16; distance > 0; distance /= 2)
-    max = tile::larger(max, ptx::shuffle_xor(max, distance));
-  (void)state.raise(max);
+  (void)state.raise(tile::max_over_lanes(max));
   float sum = 0;
   for (int j = lane; j < end; j += ptx::kWarpThreads) {
     sum += ptx::fast_exp2(a.scale * ptx::load(scores + j) - state.base());
   }
-  for (int distance = 16; distance > 0; distance /= 2) sum += ptx::shuffle_xor(sum, distance);
-  state.l = sum;
+  state.l = tile::sum_over_lanes(sum);
   const float weight = state.weight();
   for (int j = lane; j < a.span.len_kv; j += ptx::kWarpThreads) {
     const float w = j < end ? weight * ptx::fast_exp2(a.scale * ptx::load(scores + j) - state.base()) : 0.0F;

@@ -6,6 +6,7 @@
 // own corner of shared memory, behind a warp barrier, which costs a few cycles where a block barrier costs
 // the slowest warp.
 #include "cuda/ladder/rungs.h"
+#include "cuda/ladder/write_rows.h"
 #include "cuda/ptx/barrier.h"
 #include "cuda/ptx/memory.h"
 #include "cuda/ptx/warp.h"
@@ -59,17 +60,6 @@ struct Share {
   }
 };
 
-SACCADE_DEVICE float max_over_lanes(float x) {
-  SACCADE_UNROLL
-  for (int distance = 16; distance > 0; distance /= 2) x = tile::larger(x, ptx::shuffle_xor(x, distance));
-  return x;
-}
-SACCADE_DEVICE float sum_over_lanes(float x) {
-  SACCADE_UNROLL
-  for (int distance = 16; distance > 0; distance /= 2) x += ptx::shuffle_xor(x, distance);
-  return x;
-}
-
 template <int kDim>
 SACCADE_KERNEL(kThreads, 1)
 light_barriers(SACCADE_ARGUMENT(Arguments) a) {
@@ -115,9 +105,9 @@ light_barriers(SACCADE_ARGUMENT(Arguments) a) {
     SACCADE_UNROLL
     for (int r = 0; r < kRowsPerWarp; ++r) {
       const float score = t * kKeys + lane < a.span.end(first + r) ? scores[r] : -tile::kInfinity;
-      const float keep = state[r].raise(max_over_lanes(score));
+      const float keep = state[r].raise(tile::max_over_lanes(score));
       const float weight = ptx::fast_exp2(score - state[r].base());
-      state[r].l = state[r].l * keep + sum_over_lanes(weight);
+      state[r].l = state[r].l * keep + tile::sum_over_lanes(weight);
       ptx::store(&shared.weights[ptx::warp_index()][r][lane], weight);
       SACCADE_UNROLL
       for (int c = 0; c < kColumns; ++c) o[r][c] *= keep;
@@ -139,15 +129,7 @@ light_barriers(SACCADE_ARGUMENT(Arguments) a) {
     ptx::sync_warp();  // the weights are done with
     if (more) share.store(shared, (t + 1) % 2);
   }
-  SACCADE_UNROLL
-  for (int r = 0; r < kRowsPerWarp; ++r) {
-    if (first + r >= a.len_q) continue;
-    SACCADE_UNROLL
-    for (int c = 0; c < kColumns; ++c) {
-      F16* to = unit.o + (first + r) * a.o.row + c * ptx::kWarpThreads + lane;
-      ptx::store(to, ptx::from_float<F16>(o[r][c] * state[r].weight()));
-    }
-  }
+  write_rows(a, unit, first, o, state);
 }
 
 struct LightBarriers : BlockPerUnit {

@@ -6,6 +6,7 @@
 // for all of them.
 #include "cuda/ladder/copy_tile.h"
 #include "cuda/ladder/rungs.h"
+#include "cuda/ladder/write_rows.h"
 #include "cuda/ptx/barrier.h"
 #include "cuda/ptx/warp.h"
 
@@ -23,12 +24,6 @@ struct Shared {
   F16 k[kKeys][kDim];
   F16 v[kKeys][kDim];
 };
-
-SACCADE_DEVICE float sum_over_lanes(float x) {
-  SACCADE_UNROLL
-  for (int distance = 16; distance > 0; distance /= 2) x += ptx::shuffle_xor(x, distance);
-  return x;
-}
 
 template <int kDim>
 SACCADE_KERNEL(kThreads, 1)
@@ -68,7 +63,7 @@ warp_reduce(SACCADE_ARGUMENT(Arguments) a) {
         float part = 0;
         SACCADE_UNROLL
         for (int c = 0; c < kColumns; ++c) part = ptx::fma(q[r][c], k[c], part);
-        const float sum = sum_over_lanes(part);
+        const float sum = tile::sum_over_lanes(part);
         const float score = t * kKeys + j < a.span.end(first + r) ? sum : -tile::kInfinity;
         const float keep = state[r].raise(score);
         const float weight = ptx::fast_exp2(score - state[r].base());
@@ -78,15 +73,7 @@ warp_reduce(SACCADE_ARGUMENT(Arguments) a) {
       }
     }
   }
-  SACCADE_UNROLL
-  for (int r = 0; r < kRowsPerWarp; ++r) {
-    if (first + r >= a.len_q) continue;
-    SACCADE_UNROLL
-    for (int c = 0; c < kColumns; ++c) {
-      F16* to = unit.o + (first + r) * a.o.row + c * ptx::kWarpThreads + lane;
-      ptx::store(to, ptx::from_float<F16>(o[r][c] * state[r].weight()));
-    }
-  }
+  write_rows(a, unit, first, o, state);
 }
 
 struct WarpReduce : BlockPerUnit {

@@ -9,6 +9,8 @@
 #include "cuda/ptx/machine.h"
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+
+#include "cuda/launch/error.h"
 #else
 #include "emu/session.h"
 #endif
@@ -35,13 +37,6 @@ struct Target {
 };
 
 #ifdef __CUDACC__
-/// A CUDA error as a status; `what` names the call.
-[[nodiscard]] inline Status to_status(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return {};
-  (void)cudaGetLastError();  // it would be reported again by the next launch
-  return {Code::internal, std::string(what) + " failed: " + cudaGetErrorString(error)};
-}
-
 /// Enqueues kernel(argument). Shared memory beyond 48 KB is asked for on the way.
 template <class Argument>
 [[nodiscard]] Status launch(const char* name, void (*kernel)(Argument), const Grid& grid,

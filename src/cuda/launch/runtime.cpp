@@ -1,21 +1,11 @@
 #include "cuda/launch/runtime.h"
 
-#include <cuda_runtime_api.h>
 #include <utility>
+
+#include "cuda/launch/error.h"
 
 namespace saccade::device {
 namespace {
-
-Status to_status(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return {};
-  (void)cudaGetLastError();  // else the next call reports it again
-  const Code code =
-      error == cudaErrorMemoryAllocation ? Code::out_of_memory
-      : error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver || error == cudaErrorInvalidDevice
-          ? Code::device_unavailable
-          : Code::internal;
-  return {code, std::string(what) + " failed: " + cudaGetErrorString(error)};
-}
 
 Result<int> attribute(cudaDeviceAttr which, int index) {
   int value = 0;

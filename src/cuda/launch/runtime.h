@@ -31,7 +31,7 @@ class Guard {
 
  private:
   Status status_;
-  int before_ = -1;  ///< the device to go back to; -1: none
+  [[maybe_unused]] int before_ = -1;  ///< the device to go back to; -1: none
 };
 
 /// An error that names the first of q, k, v and o that does not lie in memory of CUDA device `index`. Null

@@ -3,8 +3,6 @@
 // A chunk of 32 keys at a time: lane j scores key j, the warp's online softmax turns scores into weights, and
 // then each lane adds the weighted values of its own columns (lane, lane + 32, ...), weights coming by
 // shuffles.
-#include <limits>
-
 #include "core/config.h"
 #include "core/sequence.h"
 #include "cuda/launch/bind.h"
@@ -12,6 +10,7 @@
 #include "cuda/ptx/numbers.h"
 #include "cuda/ptx/warp.h"
 #include "cuda/reference/reference.h"
+#include "cuda/tile/softmax.h"
 
 namespace saccade::SACCADE_MACHINE {
 namespace {
@@ -19,9 +18,6 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * ptx::kWarpThreads;
 constexpr int kColumnsPerLane = static_cast<int>(kMaxHeadDim) / ptx::kWarpThreads;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kLog2e = 1.44269504088896340736F;
-constexpr float kLn2 = 0.693147180559945309417F;
 
 struct Arguments {
   Problem p;
@@ -29,19 +25,6 @@ struct Arguments {
   float scale;  ///< of the dot product
   std::int64_t rows;
 };
-
-SACCADE_DEVICE float warp_max(float x) {
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const float other = ptx::shuffle_xor(x, distance);
-    x = x > other ? x : other;
-  }
-  return x;
-}
-
-SACCADE_DEVICE float warp_sum(float x) {
-  for (int distance = 16; distance > 0; distance /= 2) x += ptx::shuffle_xor(x, distance);
-  return x;
-}
 
 /// The score of one visible pair in base 2, -inf when a mask hides it.
 template <class T>
@@ -51,14 +34,14 @@ SACCADE_DEVICE float score(const Arguments& a, const Sequence& s, std::int64_t h
   float bias = 0;
   if (p.mask == MaskKind::boolean) {
     if (ptx::load_constant(static_cast<const std::uint8_t*>(a.t.mask) + mask_offset(p, s, head, i, j)) == 0) {
-      return -kInfinity;
+      return -tile::kInfinity;
     }
   } else if (p.mask == MaskKind::additive) {
     const std::int64_t at = mask_offset(p, s, head, i, j);
     bias = p.mask_dtype == DType::f32
                ? ptx::load_constant(static_cast<const float*>(a.t.mask) + at)
                : ptx::to_float(ptx::load_constant(static_cast<const T*>(a.t.mask) + at));
-    if (bias == -kInfinity) return bias;  // hidden, whatever the score
+    if (bias == -tile::kInfinity) return bias;  // hidden, whatever the score
   }
   const T* key = static_cast<const T*>(a.t.k) + key_offset(p, a.t, p.k, s, head / p.group(), j);
   float dot = 0;
@@ -73,7 +56,7 @@ SACCADE_DEVICE float score(const Arguments& a, const Sequence& s, std::int64_t h
     const float slope = ptx::load_constant(a.t.alibi_slopes + s.batch * p.alibi_batch_stride + head);
     x -= slope * static_cast<float>(distance < 0 ? -distance : distance);
   }
-  return x * kLog2e;
+  return x * tile::kLog2e;
 }
 
 template <class T>
@@ -92,20 +75,20 @@ SACCADE_DEVICE void attend_row(const Arguments& a, std::int64_t row, float* q) {
   }
   ptx::sync_warp();
 
-  float m = -kInfinity;
+  float m = -tile::kInfinity;
   float l = 0;
   float o[kColumnsPerLane] = {};
   const KeyRange keys = visible_keys(p, s, i);
   for (std::int64_t first = keys.begin; first < keys.end; first += ptx::kWarpThreads) {
     const std::int64_t j = first + lane;
-    const float x = j < keys.end ? score<T>(a, s, head, i, j, q) : -kInfinity;
-    const float chunk = warp_max(x);
+    const float x = j < keys.end ? score<T>(a, s, head, i, j, q) : -tile::kInfinity;
+    const float chunk = tile::max_over_lanes(x);
     const float old = m;
     m = chunk > m ? chunk : m;
-    const float base = m == -kInfinity ? 0.0F : m;  // nothing seen yet: any finite number will do
+    const float base = m == -tile::kInfinity ? 0.0F : m;  // nothing seen yet: any finite number will do
     const float weight = ptx::accurate_exp2(x - base);
     const float keep = ptx::accurate_exp2(old - base);
-    l = l * keep + warp_sum(weight);
+    l = l * keep + tile::sum_over_lanes(weight);
     SACCADE_UNROLL
     for (int c = 0; c < kColumnsPerLane; ++c) o[c] *= keep;
     const int count =
@@ -123,7 +106,7 @@ SACCADE_DEVICE void attend_row(const Arguments& a, std::int64_t row, float* q) {
   }
 
   if (p.sinks) {
-    const float sink = kLog2e * ptx::load_constant(a.t.sinks + head);
+    const float sink = tile::kLog2e * ptx::load_constant(a.t.sinks + head);
     const float top = sink > m ? sink : m;
     const float keep = ptx::accurate_exp2(m - top);
     l = l * keep + ptx::accurate_exp2(sink - top);
@@ -139,7 +122,7 @@ SACCADE_DEVICE void attend_row(const Arguments& a, std::int64_t row, float* q) {
     if (d < p.dim_v) ptx::store(to + d, ptx::from_float<T>(o[c] * weight));
   }
   if (p.lse && lane == 0) {
-    const float lse = l == 0 ? -kInfinity : kLn2 * (m + ptx::accurate_log2(l));
+    const float lse = l == 0 ? -tile::kInfinity : tile::kLn2 * (m + ptx::accurate_log2(l));
     ptx::store(a.t.lse + lse_offset(p, s, head, i), lse);
   }
 }

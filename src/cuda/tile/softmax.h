@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cuda/ptx/numbers.h"
+#include "cuda/ptx/warp.h"
 
 namespace saccade::SACCADE_MACHINE::tile {
 
@@ -13,6 +14,20 @@ inline constexpr float kLn2 = 0.693147180559945309417F;
 
 SACCADE_DEVICE float larger(float a, float b) {
   return a > b ? a : b;
+}
+
+/// Over all lanes of the warp; every lane gets the result.
+SACCADE_DEVICE float max_over_lanes(float x) {
+  SACCADE_UNROLL
+  for (int distance = ptx::kWarpThreads / 2; distance > 0; distance /= 2) {
+    x = larger(x, ptx::shuffle_xor(x, distance));
+  }
+  return x;
+}
+SACCADE_DEVICE float sum_over_lanes(float x) {
+  SACCADE_UNROLL
+  for (int distance = ptx::kWarpThreads / 2; distance > 0; distance /= 2) x += ptx::shuffle_xor(x, distance);
+  return x;
 }
 
 /// One row's state. Scores are in base 2; a row that has seen no key has m = -inf and l = 0.

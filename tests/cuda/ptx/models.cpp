@@ -149,6 +149,22 @@ Words mma(const Probe& probe, In in) {
   return out;
 }
 
+Words wmma(const Probe& probe, In in) {
+  Words out(probe.out_words);
+  for (std::size_t row = 0; row < 16; ++row) {
+    for (std::size_t column = 0; column < 16; ++column) {
+      float product = 0;
+      for (std::size_t k = 0; k < 16; ++k) {
+        const std::size_t b = probe.shape.transposed ? 16 * column + k : 16 * k + column;
+        product += small(in[16 * row + k]) * small(in[256 + b]);
+      }
+      out[16 * row + column] = bits(product + small(in[512 + 16 * row + column]));
+      out[256 + 16 * row + column] = bits(product);
+    }
+  }
+  return out;
+}
+
 Words mbarrier(const Probe& probe, In in) {
   Words out(probe.out_words);
   for (std::size_t n = 0; n < probe.out_words; ++n) out[n] = in[n ^ 3];
@@ -264,6 +280,8 @@ std::vector<std::uint32_t> model(const Probe& probe, std::span<const std::uint32
       {"stmatrix", stmatrix},
       {"mma_f16", mma},
       {"mma_bf16", mma},
+      {"wmma", wmma},
+      {"wmma_transposed", wmma},
       {"mbarrier", mbarrier},
       {"bulk", bulk},
       {"tensor_load", tensor_load},

@@ -16,6 +16,7 @@
 #include "cuda/ptx/tma.h"
 #include "cuda/ptx/warp.h"
 #include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wmma.h"
 #include "probes.h"
 
 namespace saccade::SACCADE_MACHINE {
@@ -181,6 +182,36 @@ mma_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   for (int n = 0; n < 4; ++n) d[n] = small(load(in + 12 + n));
   multiply_add<T>(d, a, two(8), two(10));
   for (int n = 0; n < 4; ++n) store(arguments.out + 4 * lane + n, bits_of(d[n]));
+}
+
+// d = d * 1 + a * b with fragments, b's rows or columns lying in memory. in: a, b (256 numbers each), then d.
+template <bool kTransposed>
+SACCADE_KERNEL(32, 1)
+wmma_probe(SACCADE_ARGUMENT(Arguments) arguments) {
+  auto* a = reinterpret_cast<F16*>(shared_memory());
+  F16* b = a + 256;
+  auto* d = reinterpret_cast<float*>(shared_memory() + 1024);
+  for (int n = lane_index(); n < 256; n += 32) {
+    store(a + n, small_as<F16>(load(arguments.in + n)));
+    store(b + n, small_as<F16>(load(arguments.in + 256 + n)));
+    store(d + n, small(load(arguments.in + 512 + n)));
+  }
+  sync_warp();
+  FragmentA left;
+  FragmentB<kTransposed> right;
+  FragmentD sum;
+  FragmentD zero;
+  load_fragment(left, a, 16);
+  load_fragment(right, b, 16);
+  load_fragment(sum, d, 16);
+  clear_fragment(zero);
+  multiply_add(sum, left, right);
+  multiply_add(zero, left, right);
+  sync_warp();
+  store_fragment(d, sum, 16);
+  store_fragment(d + 256, zero, 16);
+  sync_warp();
+  for (int n = lane_index(); n < 512; n += 32) store(arguments.out + n, bits_of(load(d + n)));
 }
 
 // Warp 0 fills a ring of two stages, warp 1 empties it, six times.
@@ -504,6 +535,8 @@ std::vector<Row> all_rows() {
                            row_of("stmatrix", stmatrix_probe, 32, 128, 128, 90),
                            row_of("mma_f16", mma_probe<F16>, 32, 512, 128, 80),
                            row_of("mma_bf16", mma_probe<BF16>, 32, 512, 128, 80),
+                           row_of("wmma", wmma_probe<false>, 32, 768, 512, 80),
+                           row_of("wmma_transposed", wmma_probe<true>, 32, 768, 512, 80),
                            row_of("mbarrier", mbarrier_probe, 64, 192, 192, 90),
                            row_of("bulk", bulk_probe, 64, 64, 64, 90),
                            row_of("cluster", cluster_probe, 64, 1024, 2 * (128 + 1024), 90),
@@ -511,6 +544,7 @@ std::vector<Row> all_rows() {
                            row_of("dependent", dependent_probe, 32, 32, 32, 90)};
   for (Row& row : rows) {
     if (row.probe.name == "functions") row.probe.tolerance = 4e-6F;
+    if (row.probe.name == "wmma_transposed") row.probe.shape.transposed = true;
     if (row.probe.name == "ldmatrix_transposed") row.probe.shape.transposed = true;
     if (row.probe.name == "cluster") row.grid.cluster = row.grid.blocks.x = 2;
     if (row.probe.name == "registers") row.grid.registers = 128;
