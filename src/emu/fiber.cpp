@@ -14,6 +14,7 @@
 #endif
 #endif
 #ifdef SACCADE_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -57,7 +58,13 @@ class StackPool {
     mprotect(mapping, kGuardBytes, PROT_NONE);
     return mapping;
   }
-  void give(void* mapping) { free_.push_back(mapping); }
+  void give(void* mapping) {
+#ifdef SACCADE_ASAN  // frames that were never left cleanly have marks, and the memory's next owner would trip
+                     // over them
+    __asan_unpoison_memory_region(static_cast<char*>(mapping) + kGuardBytes, kStackBytes);
+#endif
+    free_.push_back(mapping);
+  }
 
  private:
   std::vector<void*> free_;
