@@ -1,6 +1,8 @@
 // Every rung of the ladder in the emulator: odd shapes, several seeds, and the counters that its idea is
 // about.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <random>
 
 #include "cuda/kernels.h"
 #include "emu/session.h"
@@ -52,6 +54,17 @@ TEST_P(Ladder, IsRightWhateverTheOrder) {
   }
 }
 
+TEST_P(Ladder, IsRightForRandomLengths) {
+  std::mt19937 random(5);
+  const auto up_to = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const std::string shape = fmt::format(
+        "b{} h{} lq{} lk{} d{} f16{}{}", 1 + up_to(2), up_to(2) == 0 ? "1" : "4/2", 1 + up_to(140),
+        1 + up_to(300), up_to(2) == 0 ? 64 : 128, up_to(2) == 0 ? "" : " causal", up_to(2) == 0 ? "" : " br");
+    expect_right(*GetParam(), shape.c_str(), seed);
+  }
+}
+
 TEST_P(Ladder, FitsTheSharedMemoryOfAda) {
   constexpr std::size_t kAda = std::size_t{99} << 10;  // of a block on 8.6 and 8.9; 8.0 and 9.0 have more
   for (const char* shape : {"b1 h1 l64 d64 f16", "b1 h1 l64 d128 f16"}) {
@@ -60,10 +73,8 @@ TEST_P(Ladder, FitsTheSharedMemoryOfAda) {
     const CaseData data(problem, 1);
     const Result<Prepared> prepared = GetParam()->prepare(problem, emulated_machine(), "");
     ASSERT_TRUE(prepared.ok());
-    std::vector<std::byte> workspace(prepared->workspace_bytes + 256);
-    auto* aligned =
-        reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(workspace.data()) + 255) / 256 * 256);
-    ASSERT_TRUE(prepared->launch(data.tensors(), aligned, nullptr).ok());
+    const GuardedBuffer workspace(prepared->workspace_bytes, kWorkspaceAlignment, PastEnd::band);
+    ASSERT_TRUE(prepared->launch(data.tensors(), workspace.bytes().data(), nullptr).ok());
     ASSERT_FALSE(session.launches().empty());
     for (const emu::Launched& launched : session.launches())
       EXPECT_LE(launched.shape.shared_bytes, kAda) << shape;
