@@ -32,11 +32,11 @@ void Thread::copy_async(void* to, const void* from, std::uint32_t bytes, std::ui
   cluster.counters.copied_bytes += valid;
   if (copy_agent_ == 0) copy_agent_ = cluster.new_agent();
   const Complaint complaint =
-      block.shadow->begin_copy(offset, bytes, actor(where), copy_agent_, open_group_, false);
+      block.shadow->begin_copy(offset, bytes, actor(where), copy_agent_, copy_epoch_, false);
   if (!complaint.empty()) fail(complaint, where);
   std::memset(to, kPoisonByte, bytes);
   copies_.push_back(
-      {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, valid, open_group_});
+      {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, valid, copy_epoch_});
   if (cluster.chance(2)) {
     finish_copy(copies_.back());
     copies_.pop_back();
@@ -46,22 +46,44 @@ void Thread::copy_async(void* to, const void* from, std::uint32_t bytes, std::ui
 void Thread::finish_copy(const Copy& copy) {
   if (copy.valid > 0) std::memcpy(copy.to, copy.from, copy.valid);
   std::memset(copy.to + copy.valid, 0, copy.bytes - copy.valid);
-  block.shadow->end_copy(static_cast<std::size_t>(copy.to - block.shared.data()), copy.bytes, copy.group,
+  block.shadow->end_copy(static_cast<std::size_t>(copy.to - block.shared.data()), copy.bytes, copy.epoch,
                          ++stamp);
 }
 
-void Thread::commit_copies() {
-  ++open_group_;
-}
-
-void Thread::wait_copies(std::uint32_t groups_left) {
-  const std::uint32_t committed = open_group_ - 1;
-  const std::uint32_t done = committed > groups_left ? committed - groups_left : 0;
-  while (!copies_.empty() && copies_.front().group <= done) {
+void Thread::finish_copies_until(std::uint32_t epoch) {
+  while (!copies_.empty() && copies_.front().epoch <= epoch) {
     finish_copy(copies_.front());
     copies_.pop_front();
   }
+}
+
+void Thread::commit_copies() {
+  group_epochs_.push_back(copy_epoch_++);
+}
+
+void Thread::wait_copies(std::uint32_t groups_left) {
+  if (group_epochs_.size() <= groups_left) return;
+  const std::uint32_t done = group_epochs_[group_epochs_.size() - groups_left - 1];
+  finish_copies_until(done);
   if (copy_agent_ != 0) warp.clock.raise(copy_agent_, done);
+}
+
+void Thread::arrive_when_copied(std::uint64_t* barrier, const Where& where) {
+  Mbarrier& state = mbarrier_at(barrier, where);
+  check_initialised(state, where);
+  const std::uint32_t done = copy_epoch_++;
+  ++state.copies;
+  block.cluster.defer([this, done, where, &state] {
+    require(block.live > 0, "copies that it started arrive at a block that has ended", where);
+    finish_copies_until(done);
+    --state.copies;
+    require(state.pending > 0, "its copies arrive at an mbarrier that expects no more arrivals in this phase",
+            where);
+    ++block.cluster.counters.mbarrier_arrivals;
+    if (copy_agent_ != 0) state.arriving.raise(copy_agent_, done);
+    --state.pending;
+    block.cluster.complete_phase_if_due(state);
+  });
 }
 
 Mbarrier& Thread::mbarrier_at(const std::uint64_t* barrier, const Where& where) {

@@ -187,6 +187,8 @@ class Thread {
   void copy_async(void* to, const void* from, std::uint32_t bytes, std::uint32_t valid, const Where& where);
   void commit_copies();
   void wait_copies(std::uint32_t groups_left);
+  /// One arrival, by nobody's thread, once the copies that this thread has started are there.
+  void arrive_when_copied(std::uint64_t* barrier, const Where& where);
 
   // Fences: of all that this thread wrote, and of the mbarriers that it initialised.
   void fence_proxy();
@@ -237,11 +239,12 @@ class Thread {
   struct Copy {
     std::byte* to;
     const std::byte* from;
-    std::uint32_t bytes, valid, group;
+    std::uint32_t bytes, valid, epoch;
   };
   Warp::Meeting* arrive(const char* name, std::uint32_t mask, void* argument, const Where& where);
   void leave(const Warp::Meeting& meeting);
   void finish_copy(const Copy& copy);
+  void finish_copies_until(std::uint32_t epoch);
 
   void check_initialised(const Mbarrier& barrier, const Where& where) const;
   void copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* barrier,
@@ -253,8 +256,9 @@ class Thread {
              const Where& where);
 
   std::deque<Copy> copies_;
-  std::uint32_t open_group_ = 1;
-  std::uint32_t copy_agent_ = 0;  ///< 0: none yet
+  std::vector<std::uint32_t> group_epochs_;  ///< the last epoch of each committed group of copies
+  std::uint32_t copy_epoch_ = 1;             ///< of the next copies; a commit or an arrival ends it
+  std::uint32_t copy_agent_ = 0;             ///< 0: none yet
 
   /// A bulk store; its work is done by the copy engine at some moment, or by the wait.
   struct Store {

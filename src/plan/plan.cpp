@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -51,12 +52,16 @@ std::size_t Plan::workspace_bytes() const noexcept {
 
 std::string Plan::explain() const {
   const detail::PlanState& s = *state_;
+  std::size_t width = s.kernel->name.size();
+  for (const auto& [name, reason] : s.rejections) width = std::max(width, name.size());
   std::string text = fmt::format("{} on {}\n", to_string(s.problem), to_string(s.device));
-  for (const auto& [name, reason] : s.rejections) text += fmt::format("  {:<16} no: {}\n", name, reason);
-  text +=
-      fmt::format("  {:<16} chosen{}: {}\n", s.kernel->name, s.forced ? " by name" : "", s.kernel->summary);
-  text += fmt::format("  {:<16} {}\n", "config", s.prepared.config.empty() ? "-" : s.prepared.config);
-  text += fmt::format("  {:<16} {} bytes\n", "workspace", s.prepared.workspace_bytes);
+  const auto line = [&](std::string_view name, const std::string& what) {
+    text += fmt::format("  {:<{}} {}\n", name, width, what);
+  };
+  for (const auto& [name, reason] : s.rejections) line(name, "no: " + reason);
+  line(s.kernel->name, fmt::format("chosen{}: {}", s.forced ? " by name" : "", s.kernel->summary));
+  line("config", s.prepared.config.empty() ? "-" : s.prepared.config);
+  line("workspace", fmt::format("{} bytes", s.prepared.workspace_bytes));
   return text;
 }
 

@@ -6,6 +6,7 @@
 
 #include "cuda/kernels.h"
 #include "emu/session.h"
+#include "support/from_environment.h"
 #include "verify/case_data.h"
 #include "verify/emulated.h"
 #include "verify/fuzz.h"
@@ -19,11 +20,6 @@ std::vector<const Kernel*> rungs() {
     if (kernel->name.starts_with("ladder_")) list.push_back(kernel);
   }
   return list;
-}
-
-std::uint64_t from_environment(const char* name, std::uint64_t standard) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : standard;
 }
 
 class Ladder : public testing::TestWithParam<const Kernel*> {};

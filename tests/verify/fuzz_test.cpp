@@ -1,17 +1,13 @@
 #include "verify/fuzz.h"
 
-#include <cstdlib>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <map>
 
+#include "support/from_environment.h"
+
 namespace saccade {
 namespace {
-
-std::uint64_t from_environment(const char* name, std::uint64_t standard) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : standard;
-}
 
 TEST(RandomProblem, IsValidAffordableAndPrintsExactly) {
   for (std::uint64_t seed = 0; seed < 5000; ++seed) {

@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "console.h"
+#include "core/operands.h"
 #include "cuda/ceilings/ceilings.h"
 #include "cuda/launch/runtime.h"
 #include "measure/ceilings.h"
@@ -85,29 +86,18 @@ std::optional<double> estimate_seconds(const Problem& problem, const KernelChoic
   }
 }
 
-/// All bytes from the first to the last of K or V.
-std::span<const std::byte> memory_of(const Problem& p, const Strides& strides, std::int64_t dim,
-                                     const void* data) {
-  const bool paged = p.kv_layout == KvLayout::paged;
-  const bool ragged = p.kv_layout == KvLayout::ragged;
-  const std::pair<std::int64_t, std::int64_t> axes[] = {{paged    ? p.num_pages
-                                                         : ragged ? 1
-                                                                  : p.batch,
-                                                         strides.batch},
-                                                        {p.heads_kv, strides.head},
-                                                        {paged    ? p.page_size
-                                                         : ragged ? p.total_kv
-                                                                  : p.len_kv,
-                                                         strides.row}};
-  std::int64_t begin = 0;
-  std::int64_t end = dim;
-  for (const auto& [size, stride] : axes) {
-    if (size == 0) return {};
-    (stride < 0 ? begin : end) += (size - 1) * stride;
+/// All bytes from the first to the last of K and of V.
+std::array<std::span<const std::byte>, 2> keys_and_values(const Problem& problem, const Tensors& tensors) {
+  std::array<std::span<const std::byte>, 2> found;
+  for (const Operand& operand : inputs(problem, tensors)) {
+    if (operand.name != "k" && operand.name != "v") continue;
+    if (operand.extent.empty()) continue;
+    const Bounds bytes = bounds(operand.extent).value_or(Bounds{});
+    const auto* base = static_cast<const std::byte*>(operand.data);
+    found[operand.name == "v" ? 1 : 0] = {base + bytes.begin,
+                                          static_cast<std::size_t>(bytes.end - bytes.begin)};
   }
-  const auto element = static_cast<std::int64_t>(size_of(p.dtype));
-  const auto* first = static_cast<const std::byte*>(data) + begin * element;
-  return {first, static_cast<std::size_t>((end - begin) * element)};
+  return found;
 }
 
 /// What a call gave, or the end of the command.
@@ -252,9 +242,7 @@ void Bench::time(const Problem& problem, std::vector<Work>& work, ShapeResult& r
   // The ceilings take part in the rounds, so that they see the same machine as the kernels.
   measure::BandwidthOptions reading{.threads = threads_, .budget_seconds = kBandwidthSeconds};
   if (evictor_) reading.before_repetition = [this] { (*evictor_)(); };
-  const std::array keys_and_values = {memory_of(problem, problem.k, problem.dim_qk, data.tensors().k),
-                                      memory_of(problem, problem.v, problem.dim_v, data.tensors().v)};
-  const measure::Probe read = measure::read_probe(keys_and_values, reading);
+  const measure::Probe read = measure::read_probe(keys_and_values(problem, data.tensors()), reading);
   const measure::Probe fma = measure::fma_probe(threads_, std::max(fastest, kShortestProbeSeconds));
   candidates.push_back({"read ceiling", read.time});
   candidates.push_back({"FMA ceiling", fma.time});
@@ -283,9 +271,8 @@ void Bench::time_on_gpu(const Problem& problem, std::vector<Work>& work, ShapeRe
     candidates.push_back({result.kernels[each.result].kernel, device_timer(enqueue)});
     fastest = std::min(fastest, candidates.back().time(1));
   }
-  const std::array keys_and_values = {memory_of(problem, problem.k, problem.dim_qk, mirror.tensors().k),
-                                      memory_of(problem, problem.v, problem.dim_v, mirror.tensors().v)};
-  const device::Probe read = expect(device::read_probe(device_.index, keys_and_values));
+  const device::Probe read =
+      expect(device::read_probe(device_.index, keys_and_values(problem, mirror.tensors())));
   const device::Probe matrix =
       expect(device::matrix_probe(device_.index, std::max(fastest, kShortestProbeSeconds)));
   candidates.push_back({"read ceiling", device_timer(read.enqueue)});

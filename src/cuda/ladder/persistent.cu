@@ -22,6 +22,7 @@ template <int kDim>
 SACCADE_KERNEL(kSpecializedThreads, blocks_per_multiprocessor(kDim))
 persistent(SACCADE_ARGUMENT(Arguments) a) {
   auto& ring = *reinterpret_cast<Ring<kDim>*>(ptx::shared_memory());
+  ring.start();
   const int first = ptx::block_index().x;
   const int step = ptx::grid_size().x;
   if (ptx::warp_index() == kConsumerWarps) {
@@ -33,14 +34,8 @@ persistent(SACCADE_ARGUMENT(Arguments) a) {
     }
     producer.finish();
   } else {
-    int last = 0;
-    for (int number = first; number < a.units; number += step) {
-      const tile::TileRange tiles = tiles_of(a, dealt(a, number));
-      last += tiles.last - tiles.first;
-    }
-    int taken = 0;
-    for (int number = first; number < a.units; number += step)
-      consume_unit(ring, a, dealt(a, number), taken, last);
+    RingPosition<Ring<kDim>::kStages> at;
+    for (int number = first; number < a.units; number += step) consume_unit(ring, a, dealt(a, number), at);
   }
 }
 

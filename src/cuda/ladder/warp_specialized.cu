@@ -12,6 +12,7 @@ template <int kDim>
 SACCADE_KERNEL(kSpecializedThreads, 1)
 warp_specialized(SACCADE_ARGUMENT(Arguments) a) {
   auto& ring = *reinterpret_cast<Ring<kDim>*>(ptx::shared_memory());
+  ring.start();
   const Unit unit = unit_of(a, ptx::block_index().x, kSpecializedRows);
   const tile::TileRange tiles = tiles_of(a, unit);
   if (ptx::warp_index() == kConsumerWarps) {
@@ -19,8 +20,8 @@ warp_specialized(SACCADE_ARGUMENT(Arguments) a) {
     for (int t = tiles.first; t < tiles.last; ++t) producer.fill(a, unit, t * kSpecializedKeys);
     producer.finish();
   } else {
-    int taken = 0;
-    consume_unit(ring, a, unit, taken, tiles.last - tiles.first);
+    RingPosition<Ring<kDim>::kStages> at;
+    consume_unit(ring, a, unit, at);
   }
 }
 

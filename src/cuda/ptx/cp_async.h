@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/ptx/machine.h"
+#include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/shared.h"
 
 namespace saccade::SACCADE_MACHINE::ptx {
@@ -24,6 +25,12 @@ template <int kLeft>
 SACCADE_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
+/// Arrives once at the barrier when all copies that this thread has started are there; does not wait for
+/// them. Who waits for the phase sees the copies, but not what else this thread did.
+SACCADE_DEVICE void arrive_when_copied(Mbarrier* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(SharedPointer(barrier).address)
+               : "memory");
+}
 #else
 template <class T>
 SACCADE_DEVICE void copy_async_16(SharedPointer<T> to, const void* from, bool valid = true SACCADE_WHERE) {
@@ -35,6 +42,9 @@ SACCADE_DEVICE void commit_copies() {
 template <int kLeft>
 SACCADE_DEVICE void wait_copies() {
   emu::this_thread().wait_copies(kLeft);
+}
+SACCADE_DEVICE void arrive_when_copied(Mbarrier* barrier SACCADE_WHERE) {
+  detail::thread_at(barrier, where).arrive_when_copied(barrier, where);
 }
 #endif
 

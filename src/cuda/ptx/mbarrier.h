@@ -1,4 +1,4 @@
-// Barriers in shared memory that count arrivals and bytes (Hopper).
+// Barriers in shared memory that count arrivals (Ampere and later) and bytes (Hopper).
 //
 // A phase is complete when its arrivals have come and the bytes it was told to expect have arrived; then the
 // next begins. Phases have parity 0, 1, 0...: wait(barrier, p) returns when the phase of parity p is
@@ -17,8 +17,8 @@ namespace saccade::SACCADE_MACHINE::ptx {
 using Mbarrier = std::uint64_t;
 
 #ifdef __CUDACC__
-/// Starts a barrier whose phases take `arrivals` arrivals. One thread does it; fence_mbarrier_init() and a
-/// barrier of the block (or cluster) come before the others use it.
+/// Starts a barrier whose phases take `arrivals` arrivals. One thread does it; a barrier of the block comes
+/// before the others use it, and before copies or other blocks do, fence_mbarrier_init().
 SACCADE_DEVICE void init_mbarrier(Mbarrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedPointer(barrier).address), "r"(arrivals)
                : "memory");
@@ -61,12 +61,7 @@ SACCADE_DEVICE void expect_bytes(Mbarrier* barrier, int bytes) {
 }
 /// Whether the phase of this parity is complete. If so, what came before it is seen.
 SACCADE_DEVICE bool test_mbarrier(Mbarrier* barrier, int parity) {
-#if __CUDA_ARCH__ >= 900
   return cuda::ptx::mbarrier_test_wait_parity(barrier, static_cast<std::uint32_t>(parity));
-#else
-  __trap();
-  return false;
-#endif
 }
 /// Waits until the phase of this parity is complete.
 SACCADE_DEVICE void wait_mbarrier(Mbarrier* barrier, int parity) {
@@ -74,7 +69,8 @@ SACCADE_DEVICE void wait_mbarrier(Mbarrier* barrier, int parity) {
   while (!cuda::ptx::mbarrier_try_wait_parity(barrier, static_cast<std::uint32_t>(parity))) {
   }
 #else
-  __trap();
+  while (!test_mbarrier(barrier, parity)) {
+  }
 #endif
 }
 /// The same, and ordinary stores to this block's shared memory by other blocks that arrived are seen too.

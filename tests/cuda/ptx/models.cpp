@@ -105,6 +105,16 @@ Words cp_async(const Probe& probe, In in) {
   return out;
 }
 
+Words copied(const Probe& probe, In in) {
+  Words out(probe.out_words);
+  for (std::size_t n = 0; n < probe.out_words; ++n) {
+    const std::size_t from = n / 4 ^ 45;
+    const bool valid = (from % 64 + from / 64) % 2 == 0;
+    out[n] = valid ? in[4 * from + n % 4] : 0;
+  }
+  return out;
+}
+
 Words ldmatrix(const Probe& probe, In in) {
   Words out(probe.out_words);
   for (std::size_t lane = 0; lane < 32; ++lane) {
@@ -282,6 +292,7 @@ std::vector<std::uint32_t> model(const Probe& probe, std::span<const std::uint32
       {"mma_bf16", mma},
       {"wmma", wmma},
       {"wmma_transposed", wmma},
+      {"copied", copied},
       {"mbarrier", mbarrier},
       {"bulk", bulk},
       {"tensor_load", tensor_load},
