@@ -14,13 +14,14 @@ variable lengths, paged caches, log-sum-exp.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
 from ._attention import attention, explain
 from ._fallback import FallbackWarning
 from ._native import version as _native_version
-from ._switch import disable, enable, enabled, is_enabled, register_huggingface
+from ._switch import _offer_to_torch, disable, enable, enabled, is_enabled, register_huggingface
 
 if TYPE_CHECKING:
     from ._torch import scaled_dot_product_attention
@@ -56,7 +57,7 @@ def __dir__():
     return sorted(set(globals()) | set(__all__))
 
 
-if "torch" in sys.modules:
-    from ._switch import _offer_to_torch
-
-    _offer_to_torch()
+if sys.modules.get("torch") is not None:
+    # Its registry of implementations gets to know the name; nothing is switched on.
+    with contextlib.suppress(ImportError, AttributeError):  # torch is only half imported
+        _offer_to_torch()
