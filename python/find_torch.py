@@ -3,6 +3,7 @@
 pip builds in an isolated environment that hides what is installed; only torch's headers are needed, so the
 interpreter's own package folders are looked at as well. torch itself is not imported: that would take seconds.
 """
+
 import importlib.util
 import pathlib
 import sysconfig

@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <sstream>
 #include <stdexcept>
-
 #include <torch/csrc/stable/ops.h>
 
 namespace saccade_torch {
@@ -105,10 +104,12 @@ void describe_tensors(Call& c, saccade_problem& p) {
   p.kv_layout = paged ? SACCADE_KV_PAGED : ragged_kv ? SACCADE_KV_RAGGED : SACCADE_KV_DENSE;
   p.total_kv = ragged_kv ? c.k.size(0) : 0;
   p.len_kv = ragged_kv || paged ? c.max_len_kv : c.k.size(2);
-  if (!ragged_q && ragged_kv) check_same("the number of sequences in cu_seqlens_kv", c.cu_seqlens_kv.size(0) - 1,
-                                         "the batch of q", p.batch);
-  if (ragged_q && ragged_kv) check_same("the size of cu_seqlens_kv", c.cu_seqlens_kv.size(0), "that of cu_seqlens_q",
-                                        c.cu_seqlens_q.size(0));
+  if (!ragged_q && ragged_kv)
+    check_same("the number of sequences in cu_seqlens_kv", c.cu_seqlens_kv.size(0) - 1, "the batch of q",
+               p.batch);
+  if (ragged_q && ragged_kv)
+    check_same("the size of cu_seqlens_kv", c.cu_seqlens_kv.size(0), "that of cu_seqlens_q",
+               c.cu_seqlens_q.size(0));
   if (ragged_q && !ragged_kv && !paged) {
     if (c.k.size(0) != p.batch || c.v.size(0) != p.batch) {
       fail("k and v have batches of ", c.k.size(0), " and ", c.v.size(0), " but cu_seqlens_q names ", p.batch,
@@ -153,7 +154,8 @@ void describe_mask(const Call& c, saccade_problem& p) {
   }
 }
 
-void check_vector(const char* name, Tensor& x, std::int32_t dtype, const char* dtype_name, std::int64_t count) {
+void check_vector(const char* name, Tensor& x, std::int32_t dtype, const char* dtype_name,
+                  std::int64_t count) {
   if (!x) return;
   if (x.dtype() != dtype) fail(name, " must be ", dtype_name);
   check_dim(name, x, 1);

@@ -18,7 +18,7 @@ struct Call {
   bool causal = false;
   bool bottom_right = false;
   bool lse = false;
-  bool share_heads = true;  ///< GQA: fewer heads in k and v. Without it heads broadcast as in torch.
+  bool share_heads = true;         ///< GQA: fewer heads in k and v. Without it heads broadcast as in torch.
   std::int64_t window_left = -1;   ///< -1: no bound
   std::int64_t window_right = -1;  ///< -1: no bound
   std::int64_t max_len_q = 0;      ///< of ragged queries
@@ -37,9 +37,9 @@ struct Outputs {
   std::int64_t lse_strides[3] = {};
 };
 
-/// Fills `key` and `outputs`; throws std::runtime_error with a sentence that names the argument and its value.
-/// Copies tensors whose rows are not contiguous. The output lies in memory as q does: [b, l, h, d] where q's rows
-/// are further apart than its heads, else [b, h, l, d].
+/// Fills `key` and `outputs`; throws std::runtime_error with a sentence that names the argument and its
+/// value. Copies tensors whose rows are not contiguous. The output lies in memory as q does: [b, l, h, d]
+/// where q's rows are further apart than its heads, else [b, h, l, d].
 void describe(Call& call, PlanKey& key, Outputs& outputs);
 
 }  // namespace saccade_torch

@@ -1,5 +1,5 @@
-// The torch operators. They are written against the boxed calling convention, because a call of a small problem on a GPU
-// is bound by the host: what TORCH_BOX would add is an allocation a tensor.
+// The torch operators. They are written against the boxed calling convention, because a call of a small
+// problem on a GPU is bound by the host: what TORCH_BOX would add is an allocation a tensor.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,6 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
-
 #include <torch/csrc/stable/library.h>
 
 #include <saccade/saccade.h>
@@ -22,14 +21,15 @@ namespace {
 
 namespace stable = torch::stable::detail;
 
-/// torch's current stream of a GPU. It lives in a library that a CPU-only torch does not have, so it is looked up
-/// where a CUDA tensor proves that the library is loaded.
+/// torch's current stream of a GPU. It lives in a library that a CPU-only torch does not have, so it is
+/// looked up where a CUDA tensor proves that the library is loaded.
 void* current_stream(std::int32_t device_index) {
   using Function = AOTITorchError (*)(std::int32_t, void**);
   static const auto kFunction = [] {
     void* const library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
-    return library != nullptr ? reinterpret_cast<Function>(dlsym(library, "aoti_torch_get_current_cuda_stream"))
-                              : nullptr;
+    return library != nullptr
+               ? reinterpret_cast<Function>(dlsym(library, "aoti_torch_get_current_cuda_stream"))
+               : nullptr;
   }();
   if (kFunction == nullptr) throw std::runtime_error("this torch has no CUDA streams");
   void* stream = nullptr;
@@ -37,18 +37,20 @@ void* current_stream(std::int32_t device_index) {
   return stream;
 }
 
-/// Scratch memory of this thread for the CPU's kernels, which are done when they return. Taking it from malloc for every
-/// call would have the system zero its pages every time.
+/// Scratch memory of this thread for the CPU's kernels, which are done when they return. Taking it from
+/// malloc for every call would have the system zero its pages every time.
 void* host_workspace(std::size_t bytes) {
   struct Free {
-    void operator()(void* data) const { ::operator delete(data, std::align_val_t{SACCADE_WORKSPACE_ALIGNMENT}); }
+    void operator()(void* data) const {
+      ::operator delete (data, std::align_val_t{SACCADE_WORKSPACE_ALIGNMENT});
+    }
   };
   thread_local std::unique_ptr<void, Free> memory;
   thread_local std::size_t capacity = 0;
   if (bytes > capacity) {
     memory.reset();
     capacity = 0;
-    memory.reset(::operator new(bytes, std::align_val_t{SACCADE_WORKSPACE_ALIGNMENT}));
+    memory.reset(::operator new (bytes, std::align_val_t{SACCADE_WORKSPACE_ALIGNMENT}));
     capacity = bytes;
   }
   return memory.get();
@@ -80,7 +82,8 @@ Results run(Call& call) {
 
   const bool cuda = key.device_kind == SACCADE_CUDA;
   const std::int32_t device_type = cuda ? codes().cuda : codes().cpu;
-  const auto make = [&](std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype) {
+  const auto make = [&](std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
+                        std::int32_t dtype) {
     return empty(dim, sizes, strides, dtype, device_type, key.device_index);
   };
   Results results;
@@ -103,8 +106,8 @@ Results run(Call& call) {
   tensors.kv_lengths = static_cast<const std::int32_t*>(optional_data(call.kv_lengths));
   tensors.block_table = static_cast<const std::int32_t*>(optional_data(call.block_table));
 
-  // On CUDA the workspace comes from torch's allocator on the stream it is used on, and goes back to it in the same
-  // order: no two streams ever share it.
+  // On CUDA the workspace comes from torch's allocator on the stream it is used on, and goes back to it in
+  // the same order: no two streams ever share it.
   Handle device_memory;
   void* workspace = nullptr;
   if (plan->workspace_bytes > 0) {
@@ -124,13 +127,15 @@ Results run(Call& call) {
   return results;
 }
 
-/// Takes the arguments off a boxed kernel's stack in their order. All are taken before any is judged, so that none
-/// leaks when a check throws.
+/// Takes the arguments off a boxed kernel's stack in their order. All are taken before any is judged, so that
+/// none leaks when a check throws.
 class Arguments {
  public:
   explicit Arguments(StableIValue* stack) : next_(stack) {}
   AtenTensorHandle tensor() { return stable::to<AtenTensorHandle>(*next_++); }
-  AtenTensorHandle optional_tensor() { return stable::to<std::optional<AtenTensorHandle>>(*next_++).value_or(nullptr); }
+  AtenTensorHandle optional_tensor() {
+    return stable::to<std::optional<AtenTensorHandle>>(*next_++).value_or(nullptr);
+  }
   bool boolean() { return stable::to<bool>(*next_++); }
   std::int64_t integer() { return stable::to<std::int64_t>(*next_++); }
   double real() { return stable::to<double>(*next_++); }
@@ -189,15 +194,19 @@ void attention(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t 
   stack[1] = stable::from(results.lse.release());
 }
 
-// The `_forward` twins are the same kernels for callers that know that no gradient is asked for: their autograd key falls
-// through in nanoseconds, while a formula registered from Python costs its microseconds on every call.
-#define SACCADE_SDPA_ARGUMENTS                                                                          \
-  "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, bool is_causal=False, float? scale=None, " \
+// The `_forward` twins are the same kernels for callers that know that no gradient is asked for: their
+// autograd key falls through in nanoseconds, while a formula registered from Python costs its microseconds on
+// every call.
+#define SACCADE_SDPA_ARGUMENTS                                                                     \
+  "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, bool is_causal=False, float? " \
+  "scale=None, "                                                                                   \
   "bool enable_gqa=False) -> Tensor"
-#define SACCADE_ATTENTION_ARGUMENTS                                                                                   \
-  "(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? alibi_slopes, Tensor? sinks, Tensor? cu_seqlens_q, "          \
-  "Tensor? cu_seqlens_kv, Tensor? kv_lengths, Tensor? block_table, SymInt max_len_q, SymInt max_len_kv, bool causal, " \
-  "bool bottom_right, SymInt window_left, SymInt window_right, float? scale, float softcap, bool return_lse) "       \
+#define SACCADE_ATTENTION_ARGUMENTS                                                                          \
+  "(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? alibi_slopes, Tensor? sinks, Tensor? cu_seqlens_q, " \
+  "Tensor? cu_seqlens_kv, Tensor? kv_lengths, Tensor? block_table, SymInt max_len_q, SymInt max_len_kv, "    \
+  "bool causal, "                                                                                            \
+  "bool bottom_right, SymInt window_left, SymInt window_right, float? scale, float softcap, bool "           \
+  "return_lse) "                                                                                             \
   "-> (Tensor, Tensor)"
 
 STABLE_TORCH_LIBRARY(saccade, m) {

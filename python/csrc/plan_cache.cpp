@@ -19,7 +19,9 @@ static_assert(sizeof(saccade_problem) % sizeof(std::int64_t) == 0);
 static_assert(sizeof(PlanKey) == sizeof(saccade_problem) + 16);
 
 struct SameBytes {
-  bool operator()(const PlanKey& a, const PlanKey& b) const { return std::memcmp(&a, &b, sizeof(PlanKey)) == 0; }
+  bool operator()(const PlanKey& a, const PlanKey& b) const {
+    return std::memcmp(&a, &b, sizeof(PlanKey)) == 0;
+  }
 };
 
 struct HashBytes {
@@ -59,7 +61,8 @@ Plan::Plan(const PlanKey& key) {
   options.device_kind = key.device_kind;
   options.device_index = key.device_index;
   options.threads = static_cast<std::int32_t>(key.threads);
-  if (saccade_plan_create(&key.problem, &options, &plan) != SACCADE_OK) throw std::runtime_error(saccade_last_error());
+  if (saccade_plan_create(&key.problem, &options, &plan) != SACCADE_OK)
+    throw std::runtime_error(saccade_last_error());
   workspace_bytes = saccade_plan_workspace_bytes(plan);
 }
 

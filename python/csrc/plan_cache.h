@@ -27,12 +27,13 @@ struct Plan {
   std::size_t workspace_bytes = 0;
 };
 
-/// Plans that are kept. A decoding loop makes a new length a token, so the number must have a bound; when it is
-/// reached all are dropped, which costs a few microseconds a shape once and keeps lookups free of bookkeeping.
+/// Plans that are kept. A decoding loop makes a new length a token, so the number must have a bound; when it
+/// is reached all are dropped, which costs a few microseconds a shape once and keeps lookups free of
+/// bookkeeping.
 inline constexpr std::size_t kMaxPlans = 4096;
 
-/// The plan of this key, made on its first use; throws the planner's sentence. Any number of threads may call. A
-/// thread that repeats its latest problem takes no lock.
+/// The plan of this key, made on its first use; throws the planner's sentence. Any number of threads may
+/// call. A thread that repeats its latest problem takes no lock.
 [[nodiscard]] std::shared_ptr<const Plan> find_plan(const PlanKey& key);
 
 /// How many plans are kept now.

@@ -8,8 +8,8 @@ Importing this package changes nothing and imports neither torch nor NumPy. With
 torch.Size([1, 8, 128, 64])
 
 `saccade.enable()` makes `torch.nn.functional.scaled_dot_product_attention` itself do this; `python -m saccade.run
-script.py` does it for a whole script. `saccade.attention` has every feature of the library: windows, softcap, sinks, ALiBi,
-variable lengths, paged caches, log-sum-exp.
+script.py` does it for a whole script. `saccade.attention` has every feature of the library: windows, softcap, sinks,
+ALiBi, variable lengths, paged caches, log-sum-exp.
 """
 
 from __future__ import annotations

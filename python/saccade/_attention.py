@@ -38,11 +38,11 @@ def attention(
     The result is of q's kind: a torch tensor, a NumPy array, an array of a DLPack library.
 
     Args:
-        q, k, v: float16, bfloat16 or float32. With `cu_seqlens_q` q is `[total_q, heads, dim]`; with `cu_seqlens_kv` k and v
-            are `[total_kv, heads_kv, dim]`; with `block_table` they are `[pages, page_size, heads_kv, dim]`.
+        q, k, v: float16, bfloat16 or float32. With `cu_seqlens_q` q is `[total_q, heads, dim]`; with `cu_seqlens_kv`
+            k and v are `[total_kv, heads_kv, dim]`; with `block_table`, `[pages, page_size, heads_kv, dim]`.
         mask: broadcast to `[batch, heads, len_q, len_kv]`; bool (True: attend), or added to the scores.
-        causal: False; "top_left" (or True), where query 0 sees key 0, as in PyTorch; "bottom_right", where the last query sees
-            the last key, as in flash-attention.
+        causal: False; "top_left" (or True), where query 0 sees key 0, as in PyTorch; "bottom_right", where the last
+            query sees the last key, as in flash-attention.
         window: keys visible before and after the diagonal; None on a side: no bound.
         alignment: where the diagonal of `window` and ALiBi starts, when `causal` does not say it.
         scale: of the scores; 1/sqrt(dim) by default.
@@ -88,7 +88,7 @@ def attention(
 
 
 def explain(q: Any, k: Any, v: Any, **options: Any) -> str:
-    """Which kernel `saccade.attention` takes for these arguments, with which settings, and why every faster one said no.
+    """Which kernel `saccade.attention` takes for these arguments, and why every faster one said no.
 
     >>> import torch, saccade
     >>> q = torch.randn(1, 8, 512, 64)
@@ -116,7 +116,7 @@ def _detached(x):
     return x.detach() if hasattr(x, "detach") else x
 
 
-# --- Arguments in one form ----------------------------------------------------------------------------------------------
+# --- Arguments in one form ------------------------------------------------------------------------------------------
 
 
 def _options(causal, window, alignment, scale, softcap, **tensors) -> dict[str, Any]:
@@ -175,18 +175,19 @@ def _on_gpu(x) -> bool:
     return hasattr(x, "__dlpack_device__") and int(x.__dlpack_device__()[0]) in (2, 13)
 
 
-# --- torch --------------------------------------------------------------------------------------------------------------
+# --- torch ----------------------------------------------------------------------------------------------------------
 
 
 def _on_torch(q, k, v, options, max_len_q, max_len_kv, return_lse):
     from . import _torch
 
+    def longest(name, given):
+        return given if given is not None else _longest(name, None, options[name].tolist())
+
     if options["cu_seqlens_q"] is not None:
-        options["max_len_q"] = max_len_q if max_len_q is not None else _longest("", None, options["cu_seqlens_q"].tolist())
+        options["max_len_q"] = longest("cu_seqlens_q", max_len_q)
     if options["cu_seqlens_kv"] is not None:
-        options["max_len_kv"] = (
-            max_len_kv if max_len_kv is not None else _longest("", None, options["cu_seqlens_kv"].tolist())
-        )
+        options["max_len_kv"] = longest("cu_seqlens_kv", max_len_kv)
     elif options["block_table"] is not None:
         options["max_len_kv"] = max_len_kv if max_len_kv is not None else options["block_table"].shape[-1] * k.shape[1]
     return _torch.attention(q, k, v, options, return_lse)
@@ -205,7 +206,7 @@ def _by_torch_views(tensors, options, max_len_q, max_len_kv, return_lse):
     return _arrays.as_kind_of(result, tensors["q"])
 
 
-# --- Arrays without torch -----------------------------------------------------------------------------------------------
+# --- Arrays without torch -------------------------------------------------------------------------------------------
 
 
 def _on_arrays(tensors, options, max_len_q, max_len_kv, return_lse):
@@ -231,7 +232,8 @@ def _describe(views, options, max_len_q, max_len_kv, return_lse):
     """The problem, the output's shape and the lse's; python/csrc/describe.cpp does the same for torch."""
     q, k, v = (views[name] for name in "qkv")
     ragged_q, ragged_kv, paged = (name in views for name in ("cu_seqlens_q", "cu_seqlens_kv", "block_table"))
-    for name, x, rank in (("q", q, 3 if ragged_q else 4), ("k", k, 3 if ragged_kv else 4), ("v", v, 3 if ragged_kv else 4)):
+    for name, x, ragged in (("q", q, ragged_q), ("k", k, ragged_kv), ("v", v, ragged_kv)):
+        rank = 3 if ragged else 4
         _require(x.ndim == rank, f"{name} has the shape {x.shape}; it must have {rank} dimensions")
         _require(x.dtype in _native.DTYPES, f"{name} is {x.dtype}; it must be float16, bfloat16 or float32")
         _require(x.dtype == q.dtype, f"{name} is {x.dtype} but q is {q.dtype}")
@@ -252,7 +254,8 @@ def _describe(views, options, max_len_q, max_len_kv, return_lse):
     )
 
     def strides(x, head, row, outer):
-        return _native.Strides(x.strides[0] if outer and (x.shape[0] > 1 or batch == 1) else 0, x.strides[head], x.strides[row], 1)
+        step = x.strides[0] if outer and (x.shape[0] > 1 or batch == 1) else 0
+        return _native.Strides(step, x.strides[head], x.strides[row], 1)
 
     dim, length = v.shape[-1], q.shape[q_row]
     problem = _native.Problem(

@@ -48,9 +48,7 @@ class Problem(ctypes.Structure):
 
     def __init__(self, **fields):
         """Sets the given fields; the rest is off."""
-        super().__init__(
-            struct_size=ctypes.sizeof(Problem), window_left=UNBOUNDED, window_right=UNBOUNDED, **fields
-        )
+        super().__init__(struct_size=ctypes.sizeof(Problem), window_left=UNBOUNDED, window_right=UNBOUNDED, **fields)
 
 
 class Tensors(ctypes.Structure):

@@ -1,8 +1,6 @@
-"""The torch operators from Python: loading, fake kernels, autograd, autocast, and the drop-in for SDPA."""
+"""Saccade on torch tensors: the drop-in for SDPA, `attention`, and who computes a call."""
 
 from __future__ import annotations
-
-import pathlib
 
 import torch
 from torch import Tensor
@@ -11,35 +9,18 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
-from . import _native
+from . import _operators
 from ._fallback import warn_once
+from ._operators import torch_sdpa
 from ._reference import attention_reference
-
-_folder = pathlib.Path(__file__).parent
-_path = _folder / "libsaccade_torch.so"
-if not _path.exists():
-    raise ImportError(
-        f"{_path} is missing: this package was built where torch was not found. Install torch, then build it again "
-        "(pip install --force-reinstall --no-deps .)"
-    )
-_native.library()  # first, so that the operators find it loaded
-torch.ops.load_library(str(_path))
-
-#: torch's own function, whatever enable() puts in its place.
-torch_sdpa = torch._C._nn.scaled_dot_product_attention
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
 _MAX_HEAD_DIM = 512
 _PLAIN = (Tensor, Parameter)
 _is_grad_enabled = torch.is_grad_enabled
+_sdpa_forward = _operators.sdpa_forward
 
-_sdpa = torch.ops.saccade.sdpa.default
-_sdpa_forward = torch.ops.saccade.sdpa_forward.default
-_attention = torch.ops.saccade.attention.default
-_attention_forward = torch.ops.saccade.attention_forward.default
-
-
-# --- The drop-in ------------------------------------------------------------------------------------------------------
+# --- The drop-in ----------------------------------------------------------------------------------------------------
 
 
 def scaled_dot_product_attention(
@@ -83,9 +64,7 @@ def scaled_dot_product_attention(
         except RuntimeError as error:
             refusal = error
         except TypeError:  # an argument of a wrong type: PyTorch says it in its words
-            return torch_sdpa(
-                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
+            return torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         if key.ndim == value.ndim == 4:
             return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -102,7 +81,8 @@ def _require_grad(query, key, value, attn_mask):
 
 def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """PyTorch's answer, or its error: only when it does have an answer is this a fallback to be told of."""
-    if isinstance(key, Tensor) and isinstance(value, Tensor) and not key.is_nested and key.shape[-2:-1] != value.shape[-2:-1]:
+    tensors = isinstance(key, Tensor) and isinstance(value, Tensor) and not key.is_nested
+    if tensors and key.shape[-2:-1] != value.shape[-2:-1]:
         # Some of its backends read past the end instead of noticing.
         raise RuntimeError(f"key and value differ in length: {tuple(key.shape)} and {tuple(value.shape)}")
     result = torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
@@ -173,9 +153,9 @@ def _mismatch(query, key, value, attn_mask, is_causal, enable_gqa) -> str | None
         return "q, k and v on different devices"
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         return "sizes of q, k and v that do not fit"
-    if query.ndim > 2 and key.ndim > 2 and value.ndim > 2 and enable_gqa:
-        if key.shape[-3] != value.shape[-3] or query.shape[-3] % max(key.shape[-3], 1) != 0:
-            return "head counts that do not fit"
+    grouped = enable_gqa and query.ndim > 2 and key.ndim > 2 and value.ndim > 2
+    if grouped and (key.shape[-3] != value.shape[-3] or query.shape[-3] % max(key.shape[-3], 1) != 0):
+        return "head counts that do not fit"
     if query.numel() == 0 or key.numel() == 0 or value.numel() == 0:
         return "empty tensors"
     return None
@@ -184,7 +164,7 @@ def _mismatch(query, key, value, attn_mask, is_causal, enable_gqa) -> str | None
 def _any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa):
     """Brings any rank to [batch, heads, length, dim], and the answer back."""
     if query.ndim == key.ndim == value.ndim == 4 and (attn_mask is None or attn_mask.ndim <= 4):
-        return _sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        return _operators.sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise RuntimeError("an argument with fewer than 2 dimensions")
     if enable_gqa and min(query.ndim, key.ndim, value.ndim) < 3:
@@ -201,16 +181,16 @@ def _any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa):
 
     if attn_mask is not None and attn_mask.ndim > 3:
         attn_mask = attn_mask.expand(*batch, *attn_mask.shape[-3:]).reshape(-1, *attn_mask.shape[-3:])
-    out = _sdpa(to_4d(query), to_4d(key), to_4d(value), attn_mask, is_causal, scale, enable_gqa)
+    out = _operators.sdpa(to_4d(query), to_4d(key), to_4d(value), attn_mask, is_causal, scale, enable_gqa)
     return out.reshape(*batch, *out.shape[4 - heads_of :])
 
 
-# --- saccade.attention on tensors -------------------------------------------------------------------------------------
+# --- saccade.attention on tensors -----------------------------------------------------------------------------------
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
     """`saccade.attention` after its arguments were brought into one form; see _attention.py."""
-    tensors = [q, k, v, *(options[name] for name in _TENSOR_OPTIONS if options[name] is not None)]
+    tensors = [q, k, v, *(options[name] for name in _operators.TENSOR_OPTIONS if options[name] is not None)]
     traced = is_dynamo_compiling() or any(_is_fake(x) for x in tensors)
     reason = None
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
@@ -227,142 +207,12 @@ def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
         warn_once(reason)
         out, lse = attention_reference(q, k, v, **options)
     else:
-        op = _attention if traced else _attention_forward
-        out, lse = op(q, k, v, *(options[name] for name in _OPTIONS), return_lse)
+        op = _operators.attention if traced else _operators.attention_forward
+        out, lse = op(q, k, v, *(options[name] for name in _operators.OPTIONS), return_lse)
     return (out, lse) if return_lse else out
 
 
-_TENSOR_OPTIONS = ("mask", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_kv", "kv_lengths", "block_table")
-_OPTIONS = (
-    *_TENSOR_OPTIONS,
-    *("max_len_q", "max_len_kv", "causal", "bottom_right", "window_left", "window_right", "scale", "softcap"),
-)
-
-
-# --- What torch.compile, autograd and autocast ask of an operator -----------------------------------------------------
-
-
-def _common(*sizes):
-    common = 1
-    for size in sizes:
-        if size != 1:
-            common = size
-    return common
-
-
-def _empty_like_q(q, batch, heads, length, dim):
-    """The output's layout follows q's, as describe.cpp has it."""
-    rows_contiguous = q.shape[3] <= 1 or q.stride(3) == 1
-    if rows_contiguous and q.stride(2) > q.stride(1):
-        strides = (heads * length * dim, dim, heads * dim, 1)
-    else:
-        strides = (heads * length * dim, length * dim, dim, 1)
-    return q.new_empty_strided((batch, heads, length, dim), strides)
-
-
-def _sdpa_fake(query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        torch._check(x.ndim == 4, lambda name=name, x=x: f"{name} has {x.ndim} dimensions; it must have 4")
-    torch._check(query.device == key.device == value.device, lambda: "the tensors lie on different devices")
-    batch = _common(query.shape[0], key.shape[0], value.shape[0])
-    heads = query.shape[1] if enable_gqa else _common(query.shape[1], key.shape[1], value.shape[1])
-    return _empty_like_q(query, batch, heads, query.shape[2], value.shape[3])
-
-
-def _attention_fake(q, k, v, *options):
-    named = dict(zip(_OPTIONS, options, strict=False))
-    return_lse = options[-1]
-    if named["cu_seqlens_q"] is not None:
-        total, heads, _ = q.shape
-        out = q.new_empty((total, heads, v.shape[-1]))
-        lse_shape = (heads, total)
-    else:
-        batch = q.shape[0]
-        if named["cu_seqlens_kv"] is None and named["block_table"] is None:
-            batch = _common(q.shape[0], k.shape[0], v.shape[0])
-        out = _empty_like_q(q, batch, q.shape[1], q.shape[2], v.shape[-1])
-        lse_shape = (batch, q.shape[1], q.shape[2])
-    return out, q.new_empty(lse_shape if return_lse else (0,), dtype=torch.float32)
-
-
-def _vjp(run, tensors, gradients):
-    """Gradients of run(*tensors) by PyTorch's own operators: the formula until there is a backward of ours."""
-    with torch.enable_grad():
-        inputs = [x.detach().requires_grad_(x.is_floating_point()) if x is not None else None for x in tensors]
-        outputs = run(*inputs)
-        asked = [x for x in inputs if x is not None and x.requires_grad]
-        found = torch.autograd.grad(outputs, asked, gradients, allow_unused=True)
-    by_input = iter(found)
-    return [next(by_input) if x is not None and x.requires_grad else None for x in inputs]
-
-
-def _sdpa_setup(ctx, inputs, output):
-    *tensors, ctx.is_causal, ctx.scale, ctx.enable_gqa = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _sdpa_backward(ctx, gradient):
-    def run(q, k, v, mask):
-        return [torch_sdpa(q, k, v, mask, 0.0, ctx.is_causal, scale=ctx.scale, enable_gqa=ctx.enable_gqa)]
-
-    return (*_vjp(run, ctx.saved_tensors, [gradient]), None, None, None)
-
-
-def _attention_setup(ctx, inputs, output):
-    ctx.plain = inputs[10:-1]
-    ctx.return_lse = inputs[-1]
-    ctx.save_for_backward(*inputs[:10])
-
-
-def _attention_backward(ctx, gradient, lse_gradient):
-    def run(q, k, v, *tensors):
-        options = dict(zip(_OPTIONS, (*tensors, *ctx.plain), strict=True))
-        out, lse = attention_reference(q, k, v, **options)
-        return [out, lse] if ctx.return_lse else [out]
-
-    gradients = [gradient, lse_gradient] if ctx.return_lse else [gradient]
-    return (*_vjp(run, ctx.saved_tensors, gradients), *[None] * (len(ctx.plain) + 1))
-
-
-def _register() -> torch.library.Library:
-    library = torch.library.Library("saccade", "IMPL")
-    for name in ("sdpa", "sdpa_forward"):
-        torch.library.register_fake(f"saccade::{name}", _sdpa_fake, lib=library)
-    for name in ("attention", "attention_forward"):
-        torch.library.register_fake(f"saccade::{name}", _attention_fake, lib=library)
-    torch.library.register_autograd("saccade::sdpa", _sdpa_backward, setup_context=_sdpa_setup, lib=library)
-    torch.library.register_autograd(
-        "saccade::attention", _attention_backward, setup_context=_attention_setup, lib=library
-    )
-    for name in ("sdpa_forward", "attention_forward"):
-        library.impl(name, torch.library.fallthrough_kernel, "Autograd")
-    for device in ("cpu", "cuda"):
-        for name in ("sdpa", "sdpa_forward", "attention", "attention_forward"):
-            library.impl(name, _autocast_kernel(getattr(torch.ops.saccade, name).default, device), f"Autocast{device.upper()}")
-    return library
-
-
-def _autocast_kernel(op, device):
-    """As PyTorch's SDPA under autocast: floating-point q, k, v and mask take the region's dtype."""
-    key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{device.upper()}"))
-    count = 4  # q, k, v and the mask come first in every operator
-
-    def kernel(*args):
-        dtype = torch.get_autocast_dtype(device)
-        cast = [
-            x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() and x.dtype != torch.float64 else x
-            for x in args[:count]
-        ]
-        with torch._C._ExcludeDispatchKeyGuard(key):
-            return op(*cast, *args[count:])
-
-    return kernel
-
-
-_library = _register()
-
-
-# --- Below Python: the operator that C++ callers reach ------------------------------------------------------------------
+# --- Below Python: the operator that C++ callers reach --------------------------------------------------------------
 
 
 def _operator_kernel(

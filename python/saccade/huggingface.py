@@ -5,9 +5,7 @@ from __future__ import annotations
 from . import scaled_dot_product_attention
 
 
-def attention_forward(
-    module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **kwargs
-):
+def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **kwargs):
     """What transformers calls: [batch, heads, length, dim] in, [batch, length, heads, dim] and no weights out."""
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)

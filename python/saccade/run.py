@@ -1,4 +1,8 @@
-"""Runs an unchanged script or module with Saccade on: `python -m saccade.run script.py ARGS...`, or `-m module ARGS...`."""
+"""Runs an unchanged script or module with Saccade on.
+
+Usage: python -m saccade.run script.py ARGS...
+       python -m saccade.run -m module ARGS...
+"""
 
 from __future__ import annotations
 

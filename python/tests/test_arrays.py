@@ -63,7 +63,10 @@ def test_numpy_strides_masks_and_broadcasting():
     numpy.testing.assert_allclose(
         saccade.attention(*strided), saccade.attention(*(x.copy() for x in strided)), atol=1e-6
     )
-    q, k = rng.standard_normal((3, 2, 5, 8), dtype=numpy.float32), rng.standard_normal((1, 2, 5, 8), dtype=numpy.float32)
+    q, k = (
+        rng.standard_normal((3, 2, 5, 8), dtype=numpy.float32),
+        rng.standard_normal((1, 2, 5, 8), dtype=numpy.float32),
+    )
     numpy.testing.assert_allclose(
         saccade.attention(q, k, k), saccade.attention(q, k.repeat(3, 0), k.repeat(3, 0)), atol=1e-6
     )
@@ -78,7 +81,10 @@ def test_numpy_ragged_and_paged():
     q, k, v = (torch.randn(n, 2, 8) for n in (7, 9, 9))
     expected = saccade.attention(q, k, v, cu_seqlens_q=ends_q, cu_seqlens_kv=ends_kv, causal="bottom_right")
     out = saccade.attention(
-        *(x.numpy() for x in (q, k, v)), cu_seqlens_q=ends_q.numpy(), cu_seqlens_kv=ends_kv.numpy(), causal="bottom_right"
+        *(x.numpy() for x in (q, k, v)),
+        cu_seqlens_q=ends_q.numpy(),
+        cu_seqlens_kv=ends_kv.numpy(),
+        causal="bottom_right",
     )
     torch.testing.assert_close(torch.from_numpy(out), expected)
     table, used = torch.tensor([[1, 0]], dtype=torch.int32), integers([5], "cpu")

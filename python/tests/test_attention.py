@@ -88,7 +88,9 @@ def test_masks(device, shape, kind, no_fallback):
         mask = torch.randn(shape, device=device).masked_fill(~mask, -float("inf"))
     out, lse = saccade.attention(q, k, v, mask=mask, softcap=2.0, return_lse=True)
     whole = mask.expand(2, 4, 6, 9)
-    check(out, lse, expected_of(list(zip(q, k, v, strict=True)), 4, mask=lambda b: whole[b], softcap=2.0), torch.float32)
+    check(
+        out, lse, expected_of(list(zip(q, k, v, strict=True)), 4, mask=lambda b: whole[b], softcap=2.0), torch.float32
+    )
 
 
 def test_slopes_of_each_batch(device, no_fallback):
@@ -169,11 +171,11 @@ def test_strides(device, no_fallback):
     q, k, v = packed.permute(2, 0, 3, 1, 4)
     out = saccade.attention(q, k, v, causal=True)
     assert out.transpose(1, 2).is_contiguous()
-    check_close(out, saccade.attention(q.contiguous(), k.contiguous(), v.contiguous(), causal=True).double(), torch.float32)
-    wide = torch.randn(3, 2, 4, 9, 32, device=device)[..., ::2]
     check_close(
-        saccade.attention(*wide), saccade.attention(*(x.contiguous() for x in wide)).double(), torch.float32
+        out, saccade.attention(q.contiguous(), k.contiguous(), v.contiguous(), causal=True).double(), torch.float32
     )
+    wide = torch.randn(3, 2, 4, 9, 32, device=device)[..., ::2]
+    check_close(saccade.attention(*wide), saccade.attention(*(x.contiguous() for x in wide)).double(), torch.float32)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -184,7 +186,9 @@ def test_random_problems(device, seed, no_fallback):
     heads_kv = rng.choice([1, 2])
     heads = heads_kv * rng.choice([1, 3])
     rows, keys = rng.choice([1, 4, 13]), rng.choice([1, 8, 19])
-    q, k, v = dense(device, dtype, heads, heads_kv, rows, keys, rng.choice([8, 20]), rng.choice([8, 12]), rng.choice([1, 3]))
+    q, k, v = dense(
+        device, dtype, heads, heads_kv, rows, keys, rng.choice([8, 20]), rng.choice([8, 12]), rng.choice([1, 3])
+    )
     options = {}
     options["causal"] = rng.choice([False, "top_left", "bottom_right"])
     if rng.random() < 0.4:
@@ -209,13 +213,17 @@ def test_the_differentiable_fallback(device, feature):
     q, k, v = (x.requires_grad_() for x in dense(device, torch.float32))
     with pytest.warns(saccade.FallbackWarning, match="gradients"):
         out, lse = saccade.attention(q, k, v, return_lse=True, **options)
-    check(out, lse, expected_of(list(zip(q.detach(), k.detach(), v.detach(), strict=True)), 4, **options), torch.float32)
+    check(
+        out, lse, expected_of(list(zip(q.detach(), k.detach(), v.detach(), strict=True)), 4, **options), torch.float32
+    )
     (out.sum() + lse.sum()).backward()
     assert q.grad is not None and q.grad.isfinite().all()
 
 
 def test_gradients_by_differences(device):
-    q, k, v = (x.double().requires_grad_() for x in dense(device, torch.float32, rows=3, keys=4, dim=3, dim_v=3, batch=1))
+    q, k, v = (
+        x.double().requires_grad_() for x in dense(device, torch.float32, rows=3, keys=4, dim=3, dim_v=3, batch=1)
+    )
     sinks = torch.randn(4, device=device, dtype=torch.float64, requires_grad=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", saccade.FallbackWarning)
@@ -228,7 +236,10 @@ def test_ragged_and_paged_fallbacks(device):
     """The differentiable fallback gives what the kernels give."""
     ends = {"cu_seqlens_q": integers([0, 3, 7], device), "cu_seqlens_kv": integers([0, 4, 9], device)}
     q, k, v = (torch.randn(n, 2, 8, device=device) for n in (7, 9, 9))
-    table = {"block_table": torch.tensor([[1, 0]], dtype=torch.int32, device=device), "kv_lengths": integers([5], device)}
+    table = {
+        "block_table": torch.tensor([[1, 0]], dtype=torch.int32, device=device),
+        "kv_lengths": integers([5], device),
+    }
     pages = torch.randn(1, 2, 3, 8, device=device), *(torch.randn(3, 4, 2, 8, device=device) for _ in range(2))
     for args, options in (((q, k, v), ends), (pages, table)):
         expected = saccade.attention(*args, causal="bottom_right", return_lse=True, **options)

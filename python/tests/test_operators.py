@@ -21,7 +21,14 @@ def sdpa_samples(device, requires_grad):
     yield (tensor(2, 3, 5, 8), tensor(2, 3, 7, 8), tensor(2, 3, 7, 8), None, False, None, False)
     yield (tensor(2, 4, 5, 8), tensor(2, 2, 7, 8), tensor(2, 2, 7, 16), mask, False, 0.5, True)
     yield (tensor(1, 3, 5, 8), tensor(2, 1, 7, 8), tensor(2, 3, 7, 8), None, True, None, False)
-    yield (tensor(2, 5, 3, 8).transpose(1, 2), *(tensor(2, 7, 3, 8).transpose(1, 2) for _ in "kv"), None, False, None, False)
+    yield (
+        tensor(2, 5, 3, 8).transpose(1, 2),
+        *(tensor(2, 7, 3, 8).transpose(1, 2) for _ in "kv"),
+        None,
+        False,
+        None,
+        False,
+    )
     if not requires_grad:
         yield (*(tensor(1, 2, 6, 8, dtype=torch.bfloat16) for _ in "qkv"), None, True, None, False)
         yield (tensor(1, 2, 8, 6).mT, tensor(1, 2, 7, 8), tensor(1, 2, 7, 8), None, False, None, False)
@@ -50,7 +57,25 @@ def attention_samples(device, requires_grad):
     extras = [torch.randn(5, 7, device=device), torch.rand(4, device=device), torch.randn(4, device=device)]
     yield (*qkv, *extras, None, None, None, None, 0, 0, False, False, -1, -1, 0.3, 5.0, True)
     ragged = (tensor(8, 4, 8), tensor(9, 2, 8), tensor(9, 2, 8))
-    yield (*ragged, None, None, None, integers(0, 3, 8), integers(0, 4, 9), None, None, 5, 5, True, False, -1, -1, None, 0.0, True)
+    yield (
+        *ragged,
+        None,
+        None,
+        None,
+        integers(0, 3, 8),
+        integers(0, 4, 9),
+        None,
+        None,
+        5,
+        5,
+        True,
+        False,
+        -1,
+        -1,
+        None,
+        0.0,
+        True,
+    )
     pages = (tensor(2, 4, 3, 8), tensor(6, 4, 2, 8), tensor(6, 4, 2, 8))
     table = torch.tensor([[5, 1], [0, 2]], dtype=torch.int32, device=device)
     yield (*pages, None, None, None, None, None, integers(7, 3), table, 0, 8, True, True, -1, -1, None, 0.0, True)
@@ -210,6 +235,12 @@ def test_fake_and_meta_tensors(no_fallback):
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@needs_gpu
+def test_every_test_ran_on_a_gpu_too(request):
+    """Skipped where there is none, so that the report says it."""
+    assert any(item.name.endswith("cuda]") or "[cuda-" in item.name for item in request.session.items)
 
 
 @needs_gpu

@@ -55,7 +55,18 @@ def test_grouped_heads(device, heads, no_fallback):
     check_close(ours(q, k, v, enable_gqa=True), oracle(q, k, v, enable_gqa=True))
 
 
-MASK_SHAPES = [(7, 12), (1, 12), (7, 1), (12,), (3, 7, 12), (1, 7, 12), (2, 1, 7, 12), (2, 3, 1, 12), (2, 3, 7, 12), (1, 1, 1, 1)]
+MASK_SHAPES = [
+    (7, 12),
+    (1, 12),
+    (7, 1),
+    (12,),
+    (3, 7, 12),
+    (1, 7, 12),
+    (2, 1, 7, 12),
+    (2, 3, 1, 12),
+    (2, 3, 7, 12),
+    (1, 1, 1, 1),
+]
 
 
 @pytest.mark.parametrize("shape", MASK_SHAPES)
@@ -95,7 +106,8 @@ def test_other_ranks(device, rank, no_fallback):
 @pytest.mark.parametrize(
     "shapes",
     [((2, 3, 5, 16), (1, 3, 5, 16)), ((1, 3, 5, 16), (4, 3, 6, 16)), ((2, 3, 5, 16), (2, 1, 5, 16)),
-     ((2, 1, 5, 16), (2, 3, 5, 16)), ((5, 16), (2, 3, 7, 16)), ((2, 3, 5, 16), (7, 16)), ((4, 2, 3, 5, 8), (2, 1, 6, 8))],
+     ((2, 1, 5, 16), (2, 3, 5, 16)), ((5, 16), (2, 3, 7, 16)), ((2, 3, 5, 16), (7, 16)),
+     ((4, 2, 3, 5, 8), (2, 1, 6, 8))],
 )  # fmt: skip
 def test_batch_dimensions_broadcast(device, shapes, no_fallback):
     q, k, v = qkv(device, q=shapes[0], k=shapes[1])
@@ -126,8 +138,8 @@ def test_views(device, no_fallback):
 
 @pytest.mark.parametrize(
     "shapes",
-    [((0, 2, 3, 8), (0, 2, 4, 8)), ((2, 0, 3, 8), (2, 0, 4, 8)), ((2, 2, 0, 8), (2, 2, 4, 8)), ((2, 2, 3, 8), (2, 2, 0, 8)),
-     ((2, 2, 3, 0), (2, 2, 4, 0))],
+    [((0, 2, 3, 8), (0, 2, 4, 8)), ((2, 0, 3, 8), (2, 0, 4, 8)), ((2, 2, 0, 8), (2, 2, 4, 8)),
+     ((2, 2, 3, 8), (2, 2, 0, 8)), ((2, 2, 3, 0), (2, 2, 4, 0))],
 )  # fmt: skip
 def test_zero_sizes(device, shapes):
     q, k, v = qkv(device, q=shapes[0], k=shapes[1], v=(*shapes[1][:-1], 8))
@@ -177,7 +189,11 @@ def random_case(rng, device):
         shape = [n if rng.random() < 0.6 else 1 for n in full][rng.randrange(0, max(1, len(full) - 1)) :]
         mask = torch.rand(shape, device=device) < 0.7
         if rng.random() < 0.5:
-            mask = torch.randn(shape, device=device).to(rng.choice([dtype, torch.float32])).masked_fill(~mask, float("-inf"))
+            mask = (
+                torch.randn(shape, device=device)
+                .to(rng.choice([dtype, torch.float32]))
+                .masked_fill(~mask, float("-inf"))
+            )
     mistake = rng.choice(["k dim", "v length", "dtype", "mask dtype", "mask shape", "both", "heads"])
     if rng.random() < 0.1:
         match mistake:
@@ -188,7 +204,9 @@ def random_case(rng, device):
             case "dtype":
                 v = v.to(rng.choice(DTYPES))
             case "mask dtype":
-                mask = torch.zeros(len_q, len_kv, device=device, dtype=rng.choice([torch.int32, torch.float64, torch.float16]))
+                mask = torch.zeros(
+                    len_q, len_kv, device=device, dtype=rng.choice([torch.int32, torch.float64, torch.float16])
+                )
             case "mask shape":
                 mask = torch.zeros(len_q + 1, len_kv + 1, device=device)
             case "both":
@@ -309,7 +327,9 @@ def test_signature_is_pytorchs():
         "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa",
     ]  # fmt: skip
     q = torch.randn(1, 1, 2, 8)
-    check_close(ours(query=q, key=q, value=q, attn_mask=None, dropout_p=0.0, is_causal=True), oracle(q, q, q, is_causal=True))
+    check_close(
+        ours(query=q, key=q, value=q, attn_mask=None, dropout_p=0.0, is_causal=True), oracle(q, q, q, is_causal=True)
+    )
 
 
 def test_many_threads(device, no_fallback):

@@ -73,7 +73,9 @@ def test_contexts_nest_and_end_on_errors():
     assert F.scaled_dot_product_attention is theirs
 
 
-@pytest.mark.skipif(not hasattr(torch.nn.attention, "register_flash_attention_impl"), reason="this torch has no registry")
+@pytest.mark.skipif(
+    not hasattr(torch.nn.attention, "register_flash_attention_impl"), reason="this torch has no registry"
+)
 def test_pytorchs_registry(device, calls):
     from torch.nn.attention import (
         activate_flash_attention_impl,
@@ -140,7 +142,8 @@ def test_transformer_encoder(device):
 SCRIPT = """
 import sys, torch, torch.nn.functional as F
 q = torch.ones(1, 1, 2, 4)
-print(sys.argv[1:], __name__, F.scaled_dot_product_attention.__module__, F.scaled_dot_product_attention(q, q, q).sum().item())
+sdpa = F.scaled_dot_product_attention
+print(sys.argv[1:], __name__, sdpa.__module__, sdpa(q, q, q).sum().item())
 """
 
 
