@@ -38,6 +38,30 @@ OPTIONS = (
 )
 
 
+def sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa):
+    """Brings any rank to [batch, heads, length, dim], and the answer back."""
+    if query.ndim == key.ndim == value.ndim == 4 and (attn_mask is None or attn_mask.ndim <= 4):
+        return sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise RuntimeError("an argument with fewer than 2 dimensions")
+    if enable_gqa and min(query.ndim, key.ndim, value.ndim) < 3:
+        raise RuntimeError("enable_gqa needs a dimension of heads")
+    rank = max(query.ndim, key.ndim, value.ndim)
+    if attn_mask is not None and attn_mask.ndim > rank:
+        raise RuntimeError("a mask with more dimensions than q, k and v")
+    heads_of = 3 if rank > 2 else 2
+    batch = torch.broadcast_shapes(query.shape[:-heads_of], key.shape[:-heads_of], value.shape[:-heads_of])
+
+    def to_4d(x):
+        x = x[(None,) * (max(rank, 3) - x.ndim)]
+        return x.expand(*batch, *x.shape[-3:]).reshape(-1, *x.shape[-3:]) if batch else x[None]
+
+    if attn_mask is not None and attn_mask.ndim > 3:
+        attn_mask = attn_mask.expand(*batch, *attn_mask.shape[-3:]).reshape(-1, *attn_mask.shape[-3:])
+    out = sdpa(to_4d(query), to_4d(key), to_4d(value), attn_mask, is_causal, scale, enable_gqa)
+    return out.reshape(*batch, *out.shape[4 - heads_of :])
+
+
 def _common(*sizes):
     common = 1
     for size in sizes:
@@ -120,10 +144,23 @@ def _attention_backward(ctx, gradient, lse_gradient):
     return (*_vjp(run, ctx.saved_tensors, gradients), *[None] * (len(ctx.plain) + 1))
 
 
+def _sdpa_vmap(info, in_dims, query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
+    """torch.func.vmap: one more batch dimension in front."""
+    query, key, value = (
+        x.movedim(dim, 0) if dim is not None else x[None]
+        for x, dim in zip((query, key, value), in_dims[:3], strict=True)
+    )
+    if attn_mask is not None and in_dims[3] is not None:
+        attn_mask = attn_mask.movedim(in_dims[3], 0)
+        attn_mask = attn_mask.reshape(attn_mask.shape[0], *[1] * (5 - attn_mask.ndim), *attn_mask.shape[1:])
+    return sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa), 0
+
+
 def _register() -> torch.library.Library:
     library = torch.library.Library("saccade", "IMPL")
     for name in ("sdpa", "sdpa_forward"):
         torch.library.register_fake(f"saccade::{name}", _sdpa_fake, lib=library)
+        torch.library.register_vmap(f"saccade::{name}", _sdpa_vmap, lib=library)
     for name in ("attention", "attention_forward"):
         torch.library.register_fake(f"saccade::{name}", _attention_fake, lib=library)
     torch.library.register_autograd("saccade::sdpa", _sdpa_backward, setup_context=_sdpa_setup, lib=library)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
@@ -18,7 +17,7 @@ _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
 _MAX_HEAD_DIM = 512
 _PLAIN = (Tensor, Parameter)
 _is_grad_enabled = torch.is_grad_enabled
-_sdpa_forward = _operators.sdpa_forward
+_sdpa_forward = getattr(_operators.sdpa_forward, "_op", _operators.sdpa_forward)  # without a Python frame in between
 
 # --- The drop-in ----------------------------------------------------------------------------------------------------
 
@@ -44,39 +43,31 @@ def scaled_dot_product_attention(
     >>> saccade.scaled_dot_product_attention(q, k, v, enable_gqa=True).shape
     torch.Size([2, 8, 5, 32])
     """
-    if is_dynamo_compiling():
-        return _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    # The common case, decided in under a microsecond; C++ makes every check of sizes, strides and devices.
+    # The common case, decided in about half a microsecond; C++ makes every check of sizes, strides and devices.
     if (
         type(query) is Tensor
         and type(key) is Tensor
         and type(value) is Tensor
-        and (attn_mask is None or type(attn_mask) is Tensor)
-        and query.ndim == 4
         and query.dtype in _DTYPES
         and dropout_p == 0.0
-        and not (_is_grad_enabled() and _require_grad(query, key, value, attn_mask))
+        and query.ndim == 4
+        and not is_dynamo_compiling()
+        and (not _is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad))
         and forward_ad._current_level < 0
-        and peek_interpreter_stack() is None
     ):
         try:
-            return _sdpa_forward(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-        except RuntimeError as error:
-            refusal = error
-        except TypeError:  # an argument of a wrong type: PyTorch says it in its words
-            return torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        if key.ndim == value.ndim == 4:
-            return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            if attn_mask is None:
+                if scale is None and not enable_gqa:  # an argument that is not given costs nothing
+                    return (
+                        _sdpa_forward(query, key, value, None, True) if is_causal else _sdpa_forward(query, key, value)
+                    )
+                return _sdpa_forward(query, key, value, None, is_causal, scale, enable_gqa)
+            if type(attn_mask) is Tensor and not (attn_mask.requires_grad and _is_grad_enabled()):
+                return _sdpa_forward(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        except (RuntimeError, TypeError) as error:  # PyTorch has an answer, or says what is wrong in its own words
+            if key.ndim == value.ndim == 4:
+                return _by_torch(error, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-
-
-def _require_grad(query, key, value, attn_mask):
-    return (
-        query.requires_grad
-        or key.requires_grad
-        or value.requires_grad
-        or (attn_mask is not None and attn_mask.requires_grad)
-    )
 
 
 def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
@@ -99,9 +90,9 @@ def _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
         problem = _mismatch(query, key, value, attn_mask, is_causal, enable_gqa)
         if problem is not None:
             return _by_torch(problem, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-        return _any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     try:
-        return _any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     except RuntimeError as error:
         refusal = error
     return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -129,8 +120,6 @@ def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:
         return f"head dims over {_MAX_HEAD_DIM}"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation"
-    if not is_dynamo_compiling() and peek_interpreter_stack() is not None:
-        return "a torch.func transform"
     return None
 
 
@@ -161,30 +150,6 @@ def _mismatch(query, key, value, attn_mask, is_causal, enable_gqa) -> str | None
     return None
 
 
-def _any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa):
-    """Brings any rank to [batch, heads, length, dim], and the answer back."""
-    if query.ndim == key.ndim == value.ndim == 4 and (attn_mask is None or attn_mask.ndim <= 4):
-        return _operators.sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    if min(query.ndim, key.ndim, value.ndim) < 2:
-        raise RuntimeError("an argument with fewer than 2 dimensions")
-    if enable_gqa and min(query.ndim, key.ndim, value.ndim) < 3:
-        raise RuntimeError("enable_gqa needs a dimension of heads")
-    rank = max(query.ndim, key.ndim, value.ndim)
-    if attn_mask is not None and attn_mask.ndim > rank:
-        raise RuntimeError("a mask with more dimensions than q, k and v")
-    heads_of = 3 if rank > 2 else 2
-    batch = torch.broadcast_shapes(query.shape[:-heads_of], key.shape[:-heads_of], value.shape[:-heads_of])
-
-    def to_4d(x):
-        x = x[(None,) * (max(rank, 3) - x.ndim)]
-        return x.expand(*batch, *x.shape[-3:]).reshape(-1, *x.shape[-3:]) if batch else x[None]
-
-    if attn_mask is not None and attn_mask.ndim > 3:
-        attn_mask = attn_mask.expand(*batch, *attn_mask.shape[-3:]).reshape(-1, *attn_mask.shape[-3:])
-    out = _operators.sdpa(to_4d(query), to_4d(key), to_4d(value), attn_mask, is_causal, scale, enable_gqa)
-    return out.reshape(*batch, *out.shape[4 - heads_of :])
-
-
 # --- saccade.attention on tensors -----------------------------------------------------------------------------------
 
 
@@ -201,8 +166,6 @@ def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
         reason = f"dtype {q.dtype}"
     elif forward_ad._current_level >= 0:
         reason = "forward-mode differentiation"
-    elif not is_dynamo_compiling() and peek_interpreter_stack() is not None:
-        reason = "a torch.func transform"
     if reason is not None:
         warn_once(reason)
         out, lse = attention_reference(q, k, v, **options)

@@ -279,7 +279,6 @@ def test_errors_are_pytorchs(device, change):
         ("float64", lambda q: ours(q.double(), q.double(), q.double())),
         ("head dims", lambda q: ours(*[torch.zeros(1, 1, 2, 520, device=q.device)] * 3)),
         ("subclass", lambda q: ours(q.as_subclass(type("Mine", (torch.Tensor,), {})), q, q)),
-        ("torch.func", lambda q: torch.func.vmap(lambda x: ours(x, x, x))(q[None])),
         ("forward-mode", lambda q: torch.func.jvp(lambda x: ours(x, x, x), (q,), (q,))[0]),
     ],
 )
@@ -312,6 +311,30 @@ def test_gradients_are_pytorchs(device):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", saccade.FallbackWarning)
         assert not ours(q, k, v).requires_grad
+
+
+def test_vmap(device, no_fallback):
+    q, k, v = (torch.randn(2, 3, 4, 6, 8, device=device) for _ in range(3))
+    mask = torch.rand(2, 6, 6, device=device) < 0.7
+    vmap = torch.func.vmap
+    check_close(vmap(ours)(q, k, v), oracle(q, k, v))
+    check_close(vmap(ours, in_dims=(1, None, 1), out_dims=1)(q, k[:, 0], v), oracle(q, k[:, :1], v))
+    check_close(vmap(ours)(q, k, v, mask), oracle(q, k, v, mask[:, None, None]))
+    check_close(vmap(ours, in_dims=(0, 0, 0, None))(q, k, v, mask[0]), oracle(q, k, v, mask[0]))
+    check_close(vmap(vmap(ours))(q, k, v), oracle(q, k, v))
+
+
+def test_transforms_that_differentiate(device):
+    q = torch.randn(2, 3, 4, 8, device=device)
+    with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+        warnings.simplefilter("ignore", saccade.FallbackWarning)
+        for transform in (
+            lambda f: torch.func.grad(lambda x: f(x, x, x).square().sum())(q),
+            lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x, x, x).square().sum()))(q[None]),
+            lambda f: torch.func.jvp(lambda x: f(x, q, q), (q,), (q,))[1],
+            lambda f: torch.func.jacrev(lambda x: f(x, q, q).sum(-1))(q),
+        ):
+            torch.testing.assert_close(transform(ours), transform(F.scaled_dot_product_attention))
 
 
 def test_parameters_and_inference_mode(device, no_fallback):
