@@ -154,6 +154,69 @@ check_cuda() {
   outcome "CUDA kernels on the GPU" "$started" "$status"
 }
 
+# python_environment: an environment with torch and the test's tools; fails with a reason where that cannot be had.
+# Kept until what is asked for changes.
+python_environment() {
+  local requirements=$root/python/tests/requirements.txt key
+  command -v python3 >/dev/null || { echo "no python3"; return 1; }
+  key=$( { python3 -V && cat "$requirements"; } | sha256sum | cut -c1-64)
+  [[ -f $python_env/stamp && $(<"$python_env/stamp") == "$key" ]] && return
+  rm -rf "$python_env"
+  python3 -m venv "$python_env" >"$logs/python-env.log" 2>&1 || { echo "no python3-venv"; return 1; }
+  "$python_env/bin/pip" install -q -r "$requirements" >>"$logs/python-env.log" 2>&1 ||
+    { echo "pip could not install, see $logs/python-env.log"; return 1; }
+  echo "$key" >"$python_env/stamp"
+}
+
+# The Python package as a user installs it, around the release build's library, and its tests with PyTorch.
+check_python() {
+  local started=$SECONDS status=0 reason log=$logs/python.log python_env=$logs/python/env
+  mkdir -p "$logs/python"
+  if ! reason=$(python_environment); then
+    skip "Python package" "$reason"
+    return
+  fi
+  local bin=$python_env/bin
+  (cd "$root" && "$bin/pip" install -q --no-build-isolation --no-deps --force-reinstall \
+    -C build-dir="$logs/python/build" -C cmake.define.SACCADE_PREBUILT="$logs/release/src/libsaccade.so" . \
+    >"$log" 2>&1) || status=$?
+  outcome "Python package" "$started" "$status"
+  if ((status != 0)); then
+    show_log "pip install" "$log"
+    return
+  fi
+  started=$SECONDS
+  (cd "$root" && "$bin/ruff" check -q python && "$bin/ruff" format --check -q python &&
+    if command -v clang-tidy >/dev/null; then
+      clang-tidy --quiet -p "$logs/python/build" python/csrc/*.cpp
+    fi) >"$log" 2>&1 || status=$?
+  if ((status != 0)); then show_log "ruff and clang-tidy" "$log"; fi
+  outcome "ruff, and clang-tidy of python/csrc" "$started" "$status"
+
+  started=$SECONDS
+  status=0
+  local report=$logs/python-tests.xml
+  rm -f "$report"
+  (cd "$root" && OMP_WAIT_POLICY=passive "$bin/python" -m pytest -q -p no:cacheprovider --junitxml="$report" >"$log" 2>&1) ||
+    status=$?
+  if [[ ! -f $report ]]; then
+    failed=$((failed + 1))
+    show_log pytest "$log"
+    return
+  fi
+  local total bad not_run
+  total=$(count_attribute tests "$report")
+  bad=$(($(count_attribute failures "$report") + $(count_attribute errors "$report")))
+  not_run=$(count_attribute skipped "$report")
+  if ((status != 0 && bad == 0)); then bad=1 total=$((total + 1)); fi
+  passed=$((passed + total - bad - not_run))
+  failed=$((failed + bad))
+  skipped=$((skipped + not_run))
+  say "tests Python: $((total - bad - not_run)) of $total passed, $((SECONDS - started)) s"
+  if ((bad > 0)); then show_log pytest "$log"; fi
+  sed -n 's/^SKIPPED \(.*\)$/skipped: Python \1/p' "$log" >&2
+}
+
 report_and_exit() {
   printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
   ((failed == 0 && passed > 0)) || exit 1

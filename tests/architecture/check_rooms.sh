@@ -46,6 +46,7 @@ declare -A sees=(
   [src/measure]='(core|measure)/.*|build_commit\.h'
   [src/store]='store/.*|measure/statistics\.h'
   [tools/saccade]='(core|emu|verify|measure|store)/.*|cuda/kernels\.h|cuda/launch/runtime\.h|cuda/ceilings/ceilings\.h|[^/]+'
+  [python/csrc]='[^/]+'
   [examples]='nothing of ours but the public headers'
   [include/saccade]='nothing by quotes'
 )
@@ -72,7 +73,17 @@ while read -r file include; do
   [[ $include =~ ^[\<\"](torch|ATen|c10)/ ]] && violation "$file includes $include; torch types live under python/"
 done < <(includes_of $(code_files include src tools examples))
 
-for room in include/saccade src/*/ tools/*/ tests cases evidence examples; do
+# The Python package sees the library by its C ABI alone, and torch by its stable one.
+while read -r file include; do
+  [[ $include =~ ^\<saccade/ && $include != "<saccade/saccade.h>" ]] &&
+    violation "$file includes $include; python/ sees the C ABI alone"
+  [[ $include =~ ^[\<\"](ATen|c10|Python\.h|pybind11) ]] &&
+    violation "$file includes $include; python/ sees the stable ABI of torch alone"
+  [[ $include =~ ^[\<\"]torch/ && ! $include =~ ^\<torch/(csrc/stable|csrc/inductor/aoti_torch/c|headeronly)/ ]] &&
+    violation "$file includes $include; python/ sees the stable ABI of torch alone"
+done < <(includes_of $(code_files python))
+
+for room in include/saccade src/*/ tools/*/ tests cases evidence examples python; do
   [[ ! -d $room || -f ${room%/}/README.md ]] || violation "${room%/} has no README.md"
 done
 

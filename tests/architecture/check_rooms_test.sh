@@ -9,7 +9,7 @@ room() {
   mkdir -p "$tree/$1"
   touch "$tree/$1/README.md"
 }
-for name in include/saccade src/core src/cpu src/plan src/capi src/verify src/measure tools/saccade; do room $name; done
+for name in include/saccade src/core src/cpu src/plan src/capi src/verify src/measure tools/saccade python; do room $name; done
 printf '#include <vector>\n#include <saccade/status.h>\n' >"$tree/include/saccade/good.h"
 printf '#include "core/kernel.h"\n#include "cpu/kernels.h"\n' >"$tree/src/plan/good.cpp"
 bash "$check" "$tree" || { echo "a clean tree was refused"; exit 1; }
@@ -36,6 +36,10 @@ expect include/saccade/bad.h '#include "core/config.h"' 'include/saccade may not
 expect include/saccade/bad.h '#include <fmt/format.h>' 'public headers see only'
 expect src/cpu/bad.cpp 'void f() { asm volatile("nop"); }' 'asm statement'
 expect src/plan/bad.cpp '#include <torch/torch.h>' 'torch types'
+expect python/csrc/bad.cpp '#include <saccade/plan.h>' 'the C ABI alone'
+expect python/csrc/bad.cpp '#include <torch/torch.h>' 'the stable ABI of torch alone'
+expect python/csrc/bad.cpp '#include <c10/util/Exception.h>' 'the stable ABI of torch alone'
+expect python/csrc/bad.cpp '#include "core/config.h"' 'python/csrc may not see it'
 expect src/newroom/README.md 'x' 'has no rule'
 rmdir "$tree/src/newroom"
 rm "$tree/src/core/README.md"

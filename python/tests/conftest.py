@@ -1,0 +1,58 @@
+"""Every test runs on the CPU, and on a CUDA device where there is one."""
+
+import random
+import warnings
+
+import pytest
+import torch
+
+import saccade
+from saccade import _fallback
+
+
+@pytest.fixture(params=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def device(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def as_new():
+    """No state of one test reaches the next."""
+    _fallback.forget_warnings()
+    torch.manual_seed(0)
+    random.seed(0)
+    yield
+    saccade.disable()
+
+
+@pytest.fixture
+def no_fallback():
+    """A fallback to PyTorch is a failure."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", saccade.FallbackWarning)
+        yield
+
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+# Relative L2 and largest error against float64 on the same rounded inputs, for values of N(0, 1).
+BOUNDS = {torch.float32: (3e-6, 3e-5), torch.float16: (1e-3, 1e-2), torch.bfloat16: (8e-3, 8e-2)}
+
+
+def check_close(actual, expected, dtype=None, what=""):
+    """Both the relative L2 error and the largest one are within the bounds of the dtype; NaN only where expected."""
+    dtype = dtype or actual.dtype
+    assert actual.shape == expected.shape, what
+    actual, expected = actual.detach().double().cpu(), expected.detach().double().cpu()
+    assert torch.equal(actual.isnan(), expected.isnan()), f"{what}: NaN in other places"
+    infinite = expected.isinf()
+    assert torch.equal(actual[infinite], expected[infinite]), f"{what}: infinities differ"
+    finite = ~(infinite | expected.isnan())
+    if finite.sum() == 0:
+        return
+    error = (actual - expected)[finite]
+    relative, largest = BOUNDS[dtype]
+    norm = expected[finite].norm()
+    assert error.norm() <= relative * norm + 1e-30, f"{what}: relative L2 error {error.norm() / norm:.3g}"
+    assert error.abs().max() <= largest * max(1.0, expected[finite].abs().max()), (
+        f"{what}: error {error.abs().max():.3g}"
+    )
