@@ -96,6 +96,8 @@ typedef struct saccade_options {
   const char* kernel; /**< a registry name to insist on, or null */
   const char* config; /**< kernel settings as "key=value ...", or null */
   int32_t threads;    /**< CPU threads at most; 0: all */
+  /** 1: the caller vouches for the pointers of every run; see saccade::PlanOptions */
+  int32_t trusted_pointers;
 } saccade_options;
 
 /** A decision, ready to run any number of times, from any number of threads. */

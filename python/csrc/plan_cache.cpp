@@ -61,6 +61,7 @@ Plan::Plan(const PlanKey& key) {
   options.device_kind = key.device_kind;
   options.device_index = key.device_index;
   options.threads = static_cast<std::int32_t>(key.threads);
+  options.trusted_pointers = 1;  // torch's tensors know where they lie, and the outputs are new
   if (saccade_plan_create(&key.problem, &options, &plan) != SACCADE_OK)
     throw std::runtime_error(saccade_last_error());
   workspace_bytes = saccade_plan_workspace_bytes(plan);

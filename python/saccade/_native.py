@@ -70,6 +70,7 @@ class Options(ctypes.Structure):
         ("kernel", ctypes.c_char_p),
         ("config", ctypes.c_char_p),
         ("threads", ctypes.c_int32),
+        ("trusted_pointers", ctypes.c_int32),
     ]
 
 
@@ -81,11 +82,13 @@ def library() -> ctypes.CDLL:
     if not found:
         raise ImportError(f"there is no libsaccade.so in {folder}; install the package with `pip install .`")
     c = ctypes.CDLL(str(found[0]))
-    for name in ("saccade_version", "saccade_last_error", "saccade_plan_explain"):
-        getattr(c, name).restype = ctypes.c_char_p
-    c.saccade_plan_explain.argtypes = [ctypes.c_void_p]
-    c.saccade_plan_destroy.argtypes = [ctypes.c_void_p]
+    for name in ("version", "last_error", "plan_explain", "plan_kernel", "plan_config"):
+        getattr(c, f"saccade_{name}").restype = ctypes.c_char_p
+    for name in ("explain", "kernel", "config", "workspace_bytes", "destroy"):
+        getattr(c, f"saccade_plan_{name}").argtypes = [ctypes.c_void_p]
+    c.saccade_plan_workspace_bytes.restype = ctypes.c_size_t
     c.saccade_plan_destroy.restype = None
+    c.saccade_run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t, ctypes.c_void_p]
     return c
 
 
@@ -103,23 +106,45 @@ def check(status: int) -> None:
     raise kinds.get(status, RuntimeError)(sentence)
 
 
-def _options(device: tuple[int, int]) -> Options:
-    return Options(ctypes.sizeof(Options), *device, None, None, 0)
+def parse(text: str) -> Problem:
+    """A problem in the shape syntax, e.g. "b1 h8 l512 d64 f16 causal"."""
+    problem = Problem()
+    check(library().saccade_problem_parse(text.encode(), ctypes.byref(problem)))
+    return problem
+
+
+class Plan:
+    """A kernel chosen for a problem: by the planner, or by its name and settings."""
+
+    def __init__(self, problem: Problem, device: tuple[int, int], kernel: str = "", config: str = ""):
+        """Raises the library's reason when nothing fits."""
+        self._plan = ctypes.c_void_p()
+        wanted = (kernel.encode() or None, config.encode() or None)
+        options = Options(ctypes.sizeof(Options), *device, *wanted)
+        check(library().saccade_plan_create(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(self._plan)))
+        self.workspace_bytes: int = library().saccade_plan_workspace_bytes(self._plan)
+        self.kernel, self.config, self.explanation = (
+            getattr(library(), f"saccade_plan_{what}")(self._plan).decode() for what in ("kernel", "config", "explain")
+        )
+
+    def __del__(self):
+        """Gives the plan back."""
+        if self._plan:
+            library().saccade_plan_destroy(self._plan)
+
+    def run(self, pointers: dict[str, int], workspace: int = 0, stream: int = 0) -> None:
+        """Enqueues the problem on these addresses; the workspace must be as large as the plan says."""
+        tensors = Tensors(struct_size=ctypes.sizeof(Tensors), **pointers)
+        check(library().saccade_run(self._plan, ctypes.byref(tensors), workspace, self.workspace_bytes, stream))
 
 
 def attend(problem: Problem, pointers: dict[str, int], device: tuple[int, int]) -> None:
     """Plans, runs and waits."""
     tensors = Tensors(struct_size=ctypes.sizeof(Tensors), **pointers)
-    options = _options(device)
+    options = Options(ctypes.sizeof(Options), *device)
     check(library().saccade_attend(ctypes.byref(problem), ctypes.byref(tensors), ctypes.byref(options)))
 
 
 def explain(problem: Problem, device: tuple[int, int]) -> str:
     """Which kernel the planner takes, and why not the faster ones."""
-    plan = ctypes.c_void_p()
-    options = _options(device)
-    check(library().saccade_plan_create(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(plan)))
-    try:
-        return library().saccade_plan_explain(plan).decode()
-    finally:
-        library().saccade_plan_destroy(plan)
+    return Plan(problem, device).explanation

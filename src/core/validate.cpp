@@ -180,6 +180,22 @@ Status validate(const Problem& problem) {
   return check_strides(problem);
 }
 
+Status validate_workspace(Workspace workspace, std::size_t workspace_bytes) {
+  if (workspace_bytes == 0) return {};
+  const auto bad = [](std::string text) { return Status(Code::workspace_too_small, std::move(text)); };
+  if (workspace.data == nullptr) {
+    return bad(fmt::format("workspace is null; the plan needs {} bytes", workspace_bytes));
+  }
+  if (workspace.bytes < workspace_bytes) {
+    return bad(fmt::format("workspace has {} bytes; the plan needs {}", workspace.bytes, workspace_bytes));
+  }
+  if (address(workspace.data) % kWorkspaceAlignment != 0) {
+    return bad(
+        fmt::format("workspace is at {}, not aligned to {} bytes", workspace.data, kWorkspaceAlignment));
+  }
+  return {};
+}
+
 Status validate_pointers(const Problem& problem, const Tensors& tensors, Workspace workspace,
                          std::size_t workspace_bytes) {
   const Operands out = outputs(problem, tensors);
@@ -194,18 +210,8 @@ Status validate_pointers(const Problem& problem, const Tensors& tensors, Workspa
       }
     }
   }
+  SACCADE_RETURN_IF_ERROR(validate_workspace(workspace, workspace_bytes));
   if (workspace_bytes > 0) {
-    const auto bad = [](std::string text) { return Status(Code::workspace_too_small, std::move(text)); };
-    if (workspace.data == nullptr) {
-      return bad(fmt::format("workspace is null; the plan needs {} bytes", workspace_bytes));
-    }
-    if (workspace.bytes < workspace_bytes) {
-      return bad(fmt::format("workspace has {} bytes; the plan needs {}", workspace.bytes, workspace_bytes));
-    }
-    if (address(workspace.data) % kWorkspaceAlignment != 0) {
-      return bad(
-          fmt::format("workspace is at {}, not aligned to {} bytes", workspace.data, kWorkspaceAlignment));
-    }
     in.push_back({"workspace", workspace.data, 1,
                   Extent{.axes = {}, .run = static_cast<std::int64_t>(workspace_bytes)}});
   }

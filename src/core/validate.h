@@ -14,6 +14,9 @@ namespace saccade {
 [[nodiscard]] Status validate_pointers(const Problem& problem, const Tensors& tensors, Workspace workspace,
                                        std::size_t workspace_bytes);
 
+/// Checks the workspace alone.
+[[nodiscard]] Status validate_workspace(Workspace workspace, std::size_t workspace_bytes);
+
 /// Checks cu_seqlens, kv_lengths and the block table. They must be readable by the host.
 [[nodiscard]] Status validate_indices(const Problem& problem, const Tensors& tensors);
 

@@ -84,6 +84,7 @@ Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   state->problem = problem;
   state->device = options.device;
   state->forced = !options.kernel.empty();
+  state->trusted_pointers = options.trusted_pointers;
   for (const Kernel* kernel : registry()) {
     if (kernel->device != options.device.kind || (state->forced && kernel->name != options.kernel)) continue;
     if (auto reason = kernel->reject(problem, machine.value())) {

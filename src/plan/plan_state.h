@@ -21,6 +21,7 @@ struct PlanState {
   Prepared prepared;
   std::vector<std::pair<std::string_view, std::string>> rejections;  ///< (kernel, reason) of every faster one
   bool forced = false;                                               ///< the caller named the kernel
+  bool trusted_pointers = false;                                     ///< and vouches for the pointers
 
   static Plan wrap(std::shared_ptr<const PlanState> state) { return Plan(std::move(state)); }
   static const PlanState& of(const Plan& plan) { return *plan.state_; }

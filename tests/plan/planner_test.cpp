@@ -7,6 +7,7 @@
 #include <saccade/plan.h>
 #include <saccade/run.h>
 
+#include "one_call.h"
 #include "plan/registry.h"
 
 namespace saccade {
@@ -111,6 +112,28 @@ TEST(Planner, ANamedKernelIsTakenOrItsReasonReturned) {
       }
     }
   }
+}
+
+TEST(Planner, TrustedPointersAreNotLookedAtButTheWorkspaceIs) {
+  const Problem p = Problem::dense(1, 2, 40, 16, DType::f32);
+  PlanOptions wanted = options();
+  const Result<Plan> careful = make_plan(p, wanted);
+  wanted.trusted_pointers = true;
+  const Result<Plan> trusting = make_plan(p, wanted);
+  ASSERT_TRUE(careful.ok() && trusting.ok());
+  OneCall call(careful.value());
+  ASSERT_GT(call.bytes, 0U);
+  ASSERT_TRUE(run(careful.value(), call.tensors(), call.workspace()).ok());
+  const std::vector<float> expected = call.o;
+  call.o.assign(call.o.size(), -1.0F);
+  ASSERT_TRUE(run(trusting.value(), call.tensors(), call.workspace()).ok());
+  EXPECT_EQ(call.o, expected);
+
+  Tensors shared = call.tensors();
+  shared.o = call.q.data();  // rows of q may be overwritten before they are read: the caller's business
+  EXPECT_EQ(run(careful.value(), shared, call.workspace()).code(), Code::invalid_argument);
+  EXPECT_TRUE(run(trusting.value(), shared, call.workspace()).ok());
+  EXPECT_EQ(run(trusting.value(), call.tensors(), {nullptr, 0}).code(), Code::workspace_too_small);
 }
 
 TEST(Planner, AMissingGpuIsNamed) {

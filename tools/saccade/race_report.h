@@ -1,4 +1,4 @@
-// Races against SDPA (scripts/race.py) as Markdown.
+// Races against SDPA (python -m saccade.bench) as Markdown.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

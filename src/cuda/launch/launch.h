@@ -37,14 +37,34 @@ struct Target {
 };
 
 #ifdef __CUDACC__
+/// Lets the kernel have all the dynamic shared memory that the current device can give a block. The driver
+/// takes microseconds to answer, so each thread remembers the kernels (and devices) it has asked for; and
+/// always asks for all, so that it does not matter who asks last.
+inline cudaError_t allow_shared_memory(const void* kernel) {
+  struct Asked {
+    const void* kernel = nullptr;
+    int device = -1;
+  };
+  thread_local Asked asked[64];
+  int device = 0;
+  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
+  Asked& slot = asked[reinterpret_cast<std::uintptr_t>(kernel) / 16 % 64];
+  if (slot.kernel == kernel && slot.device == device) return cudaSuccess;
+  int most = 0;
+  cudaError_t error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+  if (error == cudaSuccess) slot = {kernel, device};
+  return error;
+}
+
 /// Enqueues kernel(argument). Shared memory beyond 48 KB is asked for on the way.
 template <class Argument>
 [[nodiscard]] Status launch(const char* name, void (*kernel)(Argument), const Grid& grid,
                             const Target& target, const Argument& argument) {
   constexpr std::size_t kWithoutAsking = 48 << 10;
   if (grid.shared_bytes > kWithoutAsking) {
-    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                   static_cast<int>(grid.shared_bytes));
+    const cudaError_t error = allow_shared_memory(reinterpret_cast<const void*>(kernel));
     if (error != cudaSuccess) return to_status(error, name);
   }
   cudaLaunchConfig_t config{};

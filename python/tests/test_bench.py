@@ -1,0 +1,138 @@
+"""The race: its statistics, its judge, its document."""
+
+import json
+import pathlib
+import random
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+import torch
+
+from saccade.bench import __main__ as command
+from saccade.bench import picture, race, shapes, statistics
+from saccade.bench.candidates import Candidate, kernel, ours, rival
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def race_document(tmp_path, *arguments):
+    out = tmp_path / "race.json"
+    status = command.main([*arguments, "--budget", "0.01", "--out", str(out), "--svg", str(tmp_path / "race.svg")])
+    return status, json.loads(out.read_text())
+
+
+def test_speedups_are_ratios_of_medians_with_an_interval_around_them():
+    rng = random.Random(3)
+    slow = [20 + rng.random() for _ in range(41)]
+    fast = [x / 2 for x in slow]
+    ratio = statistics.speedup(fast, slow, seed=1)
+    assert ratio.low <= ratio.value <= ratio.high
+    assert ratio.value == pytest.approx(2)
+    assert ratio.high - ratio.low < 1e-9  # drawn together, the common noise cancels
+    assert ratio.verdict == "faster"
+    assert statistics.speedup(slow, fast, seed=1).verdict == "slower"
+    assert statistics.speedup(slow, slow, seed=1).verdict == "same"
+    assert statistics.speedup(slow[:3], slow[3:6], seed=1).verdict == "unclear"
+
+
+def test_medians_and_means():
+    assert statistics.median([3.0, 1.0, 2.0, 10.0]) == 2.5
+    low, high = statistics.median_interval([float(x) for x in range(100)], seed=1)
+    assert 35 < low < 49.5 < high < 64
+    assert statistics.geometric_mean([2.0, 8.0]) == pytest.approx(4)
+
+
+@pytest.mark.parametrize("text", ["b1 h2 l64 d64 f16", "b2 h4/2 lq3 lk65 d32 f32", "b1 h1 l64 d64 bf16 causal"])
+def test_shapes_become_tensors(text):
+    shape = shapes.parse(text)
+    q, k, v = shape.tensors("cpu", seed=1)
+    p = shape.problem
+    assert q.shape == (p.batch, p.heads_q, p.len_q, p.dim_qk)
+    assert k.shape == (p.batch, p.heads_kv, p.len_kv, p.dim_qk)
+    assert v.shape == (p.batch, p.heads_kv, p.len_kv, p.dim_v)
+    assert shape.bytes == sum(x.nbytes for x in (q, k, v)) + p.batch * p.heads_q * p.len_q * p.dim_v * q.itemsize
+    assert not torch.equal(k, v)
+
+
+@pytest.mark.parametrize("text", ["b1 h2 l64 d64 f16 softcap=3", "b1 h2 l64 d64 f16 window=3,0", "b1 h2 m64"])
+def test_what_sdpa_cannot_say_is_refused(text):
+    with pytest.raises(ValueError):
+        shapes.parse(text)
+
+
+@pytest.mark.parametrize("text", ["b1 h3 l65 d64 f16", "b2 h4/2 l33 d32 f32 causal", "b1 h2 l70 d64 bf16 causal"])
+def test_the_judge_passes_attention_and_nothing_else(text):
+    shape = shapes.parse(text)
+    q, k, v = shape.tensors("cpu", seed=5)
+    judge = race.Judge(shape, q, k, v, random.Random(1))
+    for right in (ours(shape, q, k, v), kernel("cpu_reference", shape, q, k, v), rival("sdpa_math", shape, q, k, v)):
+        assert race.checked(right, judge, q)["passed"], right.name
+    repeated = v.repeat_interleave(q.shape[1] // v.shape[1], 1)
+    mean = repeated.float().mean(2, keepdim=True).expand_as(q).to(q.dtype)
+    assert not race.checked(Candidate("mean of v", lambda: mean), judge, q)["passed"]
+    good = ours(shape, q, k, v).call()
+    mistakes = {"nan": good * float("nan"), "rolled heads": good.roll(1, 1), "rolled rows": good.roll(1, 2)}
+    for name, wrong in mistakes.items():
+        assert not race.checked(Candidate(name, lambda wrong=wrong: wrong), judge, q)["passed"], name
+
+
+def test_a_race_writes_what_saccade_bench_writes(tmp_path):
+    status, document = race_document(
+        tmp_path, "b1 h2 l64 d64 f32", "b1 h2 l64 d32 f16 causal", "--device", "cpu", "--kernel", "cpu_blocked",
+        "--kernel", "no_such_kernel", "--rival", "sdpa", "--rival", "sdpa_math", "--rival", "flash_attn",
+    )  # fmt: skip
+    assert status == 0
+    assert document["schema"] == "saccade.bench/1"
+    assert [shape["shape"] for shape in document["results"]] == ["b1 h2 l64 d64 f32", "b1 h2 l64 d32 f16 causal"]
+    for shape in document["results"]:
+        rows = {row["kernel"]: row for row in shape["kernels"]}
+        assert shape["best_sdpa"] in ("sdpa", "sdpa_math")
+        assert "no_such_kernel" in rows["no_such_kernel"]["rejected"]
+        assert "time" not in rows["no_such_kernel"]
+        for name in ("saccade", "cpu_blocked"):
+            assert rows[name]["verified"]["passed"]
+            assert rows[name]["time"]["samples"] >= race.MIN_SAMPLES
+            assert rows[name]["speedup"]["baseline"] == shape["best_sdpa"]
+    xml.etree.ElementTree.parse(tmp_path / "race.svg")
+    assert document["totals"]["saccade"]["shapes"] == 2
+    cli = ROOT / "build/release/tools/saccade/saccade"
+    if cli.exists():
+        told = subprocess.run([cli, "report", tmp_path / "race.json"], capture_output=True, text=True, check=False)
+        assert told.returncode == 0, told.stderr
+        assert "b1 h2 l64 d32 f16 causal" in told.stdout
+
+
+def test_a_wrong_answer_is_told_and_not_timed(tmp_path, monkeypatch):
+    def wrong(shape, q, k, v):
+        return Candidate("saccade", lambda: torch.zeros_like(q))
+
+    monkeypatch.setattr(command, "ours", wrong)
+    status, document = race_document(tmp_path, "b1 h2 l64 d64 f32", "--device", "cpu", "--rival", "sdpa")
+    row = document["results"][0]["kernels"][0]
+    assert status == 1
+    assert "wrong" in row["not_timed"]
+    assert "time" not in row
+
+
+@pytest.mark.parametrize("bad", [["b1 m2"], ["--cases", "no_such_file"], ["--without-saccade"]])
+def test_bad_input_is_refused_with_a_sentence(bad, capsys):
+    with pytest.raises(SystemExit):
+        command.arguments([*bad, "--device", "cpu"])
+    assert "error" in capsys.readouterr().err
+
+
+def test_pictures_escape_their_texts():
+    ratio = {"value": 2.0, "low": 1.9, "high": 2.1, "verdict": "faster"}
+    document = {"device": "<cpu>", "results": [{"shape": "a<b", "kernels": [{"kernel": "x&y", "speedup": ratio}]}]}
+    assert "a<b" in "".join(xml.etree.ElementTree.fromstring(picture.svg(document, "x&y")).itertext())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_race_on_a_gpu_has_device_and_host_times(tmp_path):
+    status, document = race_document(tmp_path, "b1 h8 l128 d64 f16 causal", "--device", "cuda", "--host-times")
+    row = document["results"][0]["kernels"][0]
+    assert status == 0
+    assert row["time"]["timer"] == "device"
+    assert row["queued"]["median_us"] > 0
+    assert row["synchronized"]["median_us"] >= row["queued"]["median_us"]
