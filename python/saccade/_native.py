@@ -80,6 +80,8 @@ def library() -> ctypes.CDLL:
     found = sorted(folder.glob("libsaccade.so*"))
     if not found:
         raise ImportError(f"there is no libsaccade.so in {folder}; install the package with `pip install .`")
+    for helper in folder.glob("libhwy.so*"):  # loaded first, it is found by its name
+        ctypes.CDLL(str(helper))
     c = ctypes.CDLL(str(found[0]))
     for name in ("saccade_version", "saccade_last_error", "saccade_plan_explain"):
         getattr(c, name).restype = ctypes.c_char_p

@@ -17,7 +17,9 @@ _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
 _MAX_HEAD_DIM = 512
 _PLAIN = (Tensor, Parameter)
 _is_grad_enabled = torch.is_grad_enabled
-_sdpa_forward = getattr(_operators.sdpa_forward, "_op", _operators.sdpa_forward)  # without a Python frame in between
+# Without a Python frame in between.
+_sdpa_forward = getattr(_operators.sdpa_forward, "_op", _operators.sdpa_forward)
+_attention_forward = getattr(_operators.attention_forward, "_op", _operators.attention_forward)
 
 # --- The drop-in ----------------------------------------------------------------------------------------------------
 
@@ -83,19 +85,18 @@ def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, en
 
 def _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """Every other case: other ranks, tracing, and all that goes to PyTorch."""
+    traced = is_dynamo_compiling()
     reason = unsupported(query, key, value, attn_mask, dropout_p)
+    if reason is None and traced:
+        reason = _mismatch(query, key, value, attn_mask, is_causal, enable_gqa)
     if reason is not None:
         return _by_torch(reason, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if is_dynamo_compiling() or query.ndim == key.ndim == value.ndim == 4:
-        problem = _mismatch(query, key, value, attn_mask, is_causal, enable_gqa)
-        if problem is not None:
-            return _by_torch(problem, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if traced:
         return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     try:
         return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    except RuntimeError as error:
-        refusal = error
-    return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    except (RuntimeError, TypeError) as error:
+        return _by_torch(error, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
 def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:
@@ -112,7 +113,7 @@ def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:
         return "dropout"
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return "gradients are needed, and there is no backward yet"
-    if query.dtype not in _DTYPES and not torch.is_autocast_enabled(query.device.type):
+    if query.dtype not in _DTYPES:
         return f"dtype {query.dtype}"
     if query.device.type not in ("cpu", "cuda", "meta"):
         return f"device type {query.device.type}"
@@ -155,12 +156,15 @@ def _mismatch(query, key, value, attn_mask, is_causal, enable_gqa) -> str | None
 
 def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
     """`saccade.attention` after its arguments were brought into one form; see _attention.py."""
-    tensors = [q, k, v, *(options[name] for name in _operators.TENSOR_OPTIONS if options[name] is not None)]
-    traced = is_dynamo_compiling() or any(_is_fake(x) for x in tensors)
     reason = None
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    if _is_grad_enabled() and (
+        q.requires_grad
+        or k.requires_grad
+        or v.requires_grad
+        or any(options[name] is not None and options[name].requires_grad for name in _operators.TENSOR_OPTIONS)
+    ):
         reason = "gradients are needed, and there is no backward yet"
-    elif q.device.type not in ("cpu", "cuda", "meta"):
+    elif not (q.is_cpu or q.is_cuda or q.is_meta):
         reason = f"device type {q.device.type}"
     elif q.dtype == torch.float64:
         reason = f"dtype {q.dtype}"
@@ -170,8 +174,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
         warn_once(reason)
         out, lse = attention_reference(q, k, v, **options)
     else:
-        op = _operators.attention if traced else _operators.attention_forward
-        out, lse = op(q, k, v, *(options[name] for name in _operators.OPTIONS), return_lse)
+        plain = type(q) is Tensor and not is_dynamo_compiling()
+        op = _attention_forward if plain else _operators.attention
+        out, lse = op(q, k, v, *[options[name] for name in _operators.OPTIONS], return_lse)
     return (out, lse) if return_lse else out
 
 

@@ -219,6 +219,9 @@ def test_autocast(device, dtype, no_fallback):
         full = saccade.attention(q, k, v, causal=True)
         with torch.autocast(device, enabled=False):
             assert ours(q, k, v).dtype == torch.float32
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", saccade.FallbackWarning)
+            assert ours(q.double(), k.double(), v.double()).dtype == torch.float64
     assert mine.dtype == theirs.dtype == dtype == mixed.dtype == full.dtype
     cast = [x.to(dtype).double() for x in (q, k, v, mask)]
     check_close(mine, F.scaled_dot_product_attention(*cast), dtype)

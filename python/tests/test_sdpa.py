@@ -91,7 +91,8 @@ def test_fully_masked_rows_are_zero(device, kind, no_fallback):
     out = ours(q, k, v, mask)
     assert torch.equal(out[:, :, 2], torch.zeros_like(out[:, :, 2]))
     check_close(out, oracle(q, k, v, mask))
-    check_close(out, F.scaled_dot_product_attention(q, k, v, mask))
+    with sdpa_kernel(SDPBackend.MATH):
+        check_close(out, F.scaled_dot_product_attention(q, k, v, mask))
 
 
 @pytest.mark.parametrize("rank", [2, 3, 5, 6])
@@ -235,6 +236,9 @@ def test_random_problems(device, seed):
     if args[1].shape[-2] != args[2].shape[-2]:  # some of torch's backends do not notice and read past the end
         assert isinstance(our_error, RuntimeError), f"seed {seed}"
         return
+    if their_error is not None and our_error is None:  # a backend that takes less than PyTorch documents
+        with sdpa_kernel(SDPBackend.MATH):
+            theirs, their_error = outcome(F.scaled_dot_product_attention, args, options)
     assert type(our_error) is type(their_error), f"seed {seed}: {our_error!r} where torch gives {their_error!r}"
     if their_error is None:
         assert result.dtype == theirs.dtype
