@@ -67,8 +67,11 @@ def scaled_dot_product_attention(
             if type(attn_mask) is Tensor and not (attn_mask.requires_grad and _is_grad_enabled()):
                 return _sdpa_forward(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         except (RuntimeError, TypeError) as error:  # PyTorch has an answer, or says what is wrong in its own words
-            if key.ndim == value.ndim == 4:
-                return _by_torch(error, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            refusal = str(error)  # not the error itself, which would keep this frame's tensors alive
+        else:
+            refusal = None
+        if refusal is not None and key.ndim == value.ndim == 4:
+            return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
@@ -79,7 +82,7 @@ def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, en
         # Some of its backends read past the end instead of noticing.
         raise RuntimeError(f"key and value differ in length: {tuple(key.shape)} and {tuple(value.shape)}")
     result = torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    warn_once(str(why).split("\nException raised", 1)[0])
+    warn_once(why)
     return result
 
 
@@ -96,7 +99,8 @@ def _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
     try:
         return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     except (RuntimeError, TypeError) as error:
-        return _by_torch(error, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        refusal = str(error)
+    return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
 def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:

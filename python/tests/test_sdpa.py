@@ -1,10 +1,12 @@
 """The drop-in against PyTorch's documented behaviour; the oracle is PyTorch's math backend in float64."""
 
+import gc
 import inspect
 import os
 import random
 import threading
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -293,6 +295,24 @@ def test_fallbacks_warn_once_and_are_right(device, reason, call):
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
         warnings.simplefilter("error", saccade.FallbackWarning)
         call(q.detach().clone())
+
+
+def test_errors_and_fallbacks_leave_nothing_behind(device):
+    """No exception keeps a tensor alive, and PyTorch's error stands alone."""
+    gc.disable()
+    try:
+        q = torch.randn(1, 2, 4, 8, device=device)
+        alive = weakref.ref(q)
+        with pytest.raises(RuntimeError) as info:
+            ours(q, q[..., :3], q)
+        assert info.value.__context__ is None
+        del info
+        with pytest.warns(saccade.FallbackWarning):
+            ours(q.double(), q.double(), q.double())
+        del q
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_nested_tensors_go_to_pytorch(device):
