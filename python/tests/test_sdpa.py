@@ -146,8 +146,7 @@ def test_views(device, no_fallback):
 )  # fmt: skip
 def test_zero_sizes(device, shapes):
     q, k, v = qkv(device, q=shapes[0], k=shapes[1], v=(*shapes[1][:-1], 8))
-    theirs = F.scaled_dot_product_attention(q, k, v)
-    check_close(ours(q, k, v), theirs)
+    check_close(ours(q, k, v), oracle(q, k, v))
 
 
 def test_nan_reaches_the_output(device, no_fallback):
@@ -156,12 +155,17 @@ def test_nan_reaches_the_output(device, no_fallback):
     assert ours(q, k, v).isnan().any(-1).flatten().tolist() == [False, True, False, False]
 
 
+# Older ones divide by zero, and end the process.
+EMPTY_IS_SAFE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+
+
 def random_case(rng, device):
     """A seeded problem: any rank, layout, broadcasting and mask, with a mistake in one of ten."""
     dtype = rng.choice(DTYPES)
     rank = rng.choice([2, 3, 4, 4, 4, 4, 5])
     lead = [rng.choice([1, 2, 3]) for _ in range(rank - 2)]
-    len_q, len_kv = rng.choice([1, 2, 7, 40, 0]), rng.choice([1, 5, 33, 64, 0])
+    empty = [0] if EMPTY_IS_SAFE else []
+    len_q, len_kv = rng.choice([1, 2, 7, 40, *empty]), rng.choice([1, 5, 33, 64, *empty])
     dim, dim_v = rng.choice([1, 8, 24, 64, 128]), rng.choice([8, 40, 64])
     gqa = rank >= 3 and rng.random() < 0.3
     kv_lead = [n if rng.random() < 0.8 else 1 for n in lead]
@@ -273,8 +277,13 @@ def test_errors_are_pytorchs(device, change):
     args = [x.to(device) if isinstance(x, torch.Tensor) and x.device.type != "meta" else x for x in args]
     with pytest.raises(Exception) as theirs, sdpa_kernel(SDPBackend.MATH):  # the backend that checks everything
         F.scaled_dot_product_attention(*args, **options)
-    with pytest.raises(theirs.type):
-        ours(*args, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", saccade.FallbackWarning)
+        result, error = outcome(ours, args, options)
+    if error is None:  # this torch has a backend that takes it
+        assert torch.equal(result, F.scaled_dot_product_attention(*args, **options))
+    else:
+        assert isinstance(error, theirs.type)
 
 
 @pytest.mark.parametrize(
