@@ -15,6 +15,7 @@ from ._reference import attention_reference
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
 _MAX_HEAD_DIM = 512
+_GRADIENTS = "gradients are needed, and there is no backward yet"
 _PLAIN = (Tensor, Parameter)
 _is_grad_enabled = torch.is_grad_enabled
 # Without a Python frame in between.
@@ -45,18 +46,11 @@ def scaled_dot_product_attention(
     >>> saccade.scaled_dot_product_attention(q, k, v, enable_gqa=True).shape
     torch.Size([2, 8, 5, 32])
     """
-    # The common case, decided in about half a microsecond; C++ makes every check of sizes, strides and devices.
-    if (
-        type(query) is Tensor
-        and type(key) is Tensor
-        and type(value) is Tensor
-        and query.dtype in _DTYPES
-        and dropout_p == 0.0
-        and query.ndim == 4
-        and not is_dynamo_compiling()
-        and (not _is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad))
-        and forward_ad._current_level < 0
-    ):
+    # The common cases, decided in about half a microsecond; C++ makes every check of sizes, strides and devices.
+    plain = type(query) is Tensor and type(key) is Tensor and type(value) is Tensor and not is_dynamo_compiling()
+    if plain and _is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+        return _by_torch(_GRADIENTS, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if plain and query.dtype in _DTYPES and dropout_p == 0.0 and query.ndim == 4 and forward_ad._current_level < 0:
         try:
             if attn_mask is None:
                 if scale is None and not enable_gqa:  # an argument that is not given costs nothing
@@ -96,8 +90,10 @@ def _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_g
         return _by_torch(reason, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if traced:
         return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    # Without a gradient the twin does, unless a tensor is not what it seems.
+    op = _operators.sdpa if any(_is_fake(x) for x in (query, key, value)) else _sdpa_forward
     try:
-        return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+        return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa, op)
     except (RuntimeError, TypeError) as error:
         refusal = str(error)
     return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -116,7 +112,7 @@ def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:
     if dropout_p != 0.0:
         return "dropout"
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return "gradients are needed, and there is no backward yet"
+        return _GRADIENTS
     if query.dtype not in _DTYPES:
         return f"dtype {query.dtype}"
     if query.device.type not in ("cpu", "cuda", "meta"):
@@ -167,7 +163,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
         or v.requires_grad
         or any(options[name] is not None and options[name].requires_grad for name in _operators.TENSOR_OPTIONS)
     ):
-        reason = "gradients are needed, and there is no backward yet"
+        reason = _GRADIENTS
     elif not (q.is_cpu or q.is_cuda or q.is_meta):
         reason = f"device type {q.device.type}"
     elif q.dtype == torch.float64:
