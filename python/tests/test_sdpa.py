@@ -139,6 +139,12 @@ def test_views(device, no_fallback):
     check_close(ours(*columns_first), oracle(*columns_first))
 
 
+def test_lazily_negated_views(device, no_fallback):
+    q, k, v = (torch.randn(1, 2, 5, 8, dtype=torch.complex64, device=device).conj().imag for _ in range(3))
+    assert q.is_neg()
+    check_close(ours(q, k, v), oracle(q, k, v))
+
+
 @pytest.mark.parametrize(
     "shapes",
     [((0, 2, 3, 8), (0, 2, 4, 8)), ((2, 0, 3, 8), (2, 0, 4, 8)), ((2, 2, 0, 8), (2, 2, 4, 8)),
