@@ -125,3 +125,15 @@ def explain(problem: Problem, device: tuple[int, int]) -> str:
         return library().saccade_plan_explain(plan).decode()
     finally:
         library().saccade_plan_destroy(plan)
+
+
+@functools.cache
+def serves(kind: int, index: int) -> bool:
+    """Whether this library has kernels for this device, here and now."""
+    row = Strides(8, 8, 8, 1)
+    problem = Problem(batch=1, heads_q=1, heads_kv=1, len_q=1, len_kv=1, dim_qk=8, dim_v=8, q=row, k=row, v=row, o=row)
+    try:
+        explain(problem, (kind, index))
+    except RuntimeError:
+        return False
+    return True

@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
-from . import _operators
+from . import _native, _operators
 from ._fallback import warn_once
 from ._operators import torch_sdpa
 from ._reference import attention_reference
@@ -117,11 +117,20 @@ def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:
         return f"dtype {query.dtype}"
     if query.device.type not in ("cpu", "cuda", "meta"):
         return f"device type {query.device.type}"
+    if query.device.type == "cuda" and not _serves_cuda(query.device.index or 0):
+        return f"no kernels for {query.device} in this build or for this device"
     if query.shape[-1:] and (query.shape[-1] > _MAX_HEAD_DIM or (value.ndim > 0 and value.shape[-1] > _MAX_HEAD_DIM)):
         return f"head dims over {_MAX_HEAD_DIM}"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation"
     return None
+
+
+def _serves_cuda(index: int) -> bool:
+    return _native.serves(_native.CUDA, index)
+
+
+_serves_cuda._dynamo_marked_constant = True  # type: ignore[attr-defined]  # asked once, while tracing
 
 
 def _is_fake(x) -> bool:
