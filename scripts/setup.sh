@@ -7,7 +7,7 @@ mkdir -p "$logs"
 
 packages_to_build=(g++ cmake ninja-build pkg-config libhwy-dev libfmt-dev nlohmann-json3-dev libcli11-dev
                    libsqlite3-dev libboost-context-dev libgtest-dev libgmock-dev gnuplot-nox git)
-packages_to_check=(clang libomp-dev clang-format clang-tidy chromium fonts-dejavu-core)
+packages_to_check=(clang libomp-dev clang-format clang-tidy chromium fonts-dejavu-core python3-venv)
 
 say() { printf '%s\n' "$*" >&2; }
 

@@ -189,41 +189,33 @@ void describe_extras(Call& c, saccade_problem& p) {
 }
 
 void describe_outputs(const Call& c, saccade_problem& p, Outputs& out) {
-  if (p.ragged_q != 0) {
-    out.dim = 3;
-    const std::int64_t sizes[3] = {p.total_q, p.heads_q, p.dim_v};
-    const std::int64_t strides[3] = {p.heads_q * p.dim_v, p.dim_v, 1};
-    std::memcpy(out.sizes, sizes, sizeof sizes);
-    std::memcpy(out.strides, strides, sizeof strides);
-    p.o = {0, p.dim_v, p.heads_q * p.dim_v, 1};
-    p.lse_head_stride = p.total_q;
-  } else {
-    out.dim = 4;
-    const std::int64_t sizes[4] = {p.batch, p.heads_q, p.len_q, p.dim_v};
-    std::memcpy(out.sizes, sizes, sizeof sizes);
-    const bool rows_first = c.q.stride(2) > c.q.stride(1);
-    p.o = {p.heads_q * p.len_q * p.dim_v, rows_first ? p.dim_v : p.len_q * p.dim_v,
-           rows_first ? p.heads_q * p.dim_v : p.dim_v, 1};
-    const std::int64_t strides[4] = {p.o.batch, p.o.head, p.o.row, 1};
-    std::memcpy(out.strides, strides, sizeof strides);
-    p.lse_batch_stride = p.heads_q * p.len_q;
-    p.lse_head_stride = p.len_q;
-  }
-  p.lse_row_stride = 1;
+  const std::int64_t heads = p.heads_q;
+  const std::int64_t dim = p.dim_v;
   p.lse = c.lse ? 1 : 0;
+  p.lse_row_stride = 1;
   if (p.ragged_q != 0) {
-    out.lse_sizes[0] = p.heads_q;
-    out.lse_sizes[1] = p.total_q;
-    out.lse_strides[0] = p.total_q;
-    out.lse_strides[1] = 1;
-  } else {
-    out.lse_sizes[0] = p.batch;
-    out.lse_sizes[1] = p.heads_q;
-    out.lse_sizes[2] = p.len_q;
-    out.lse_strides[0] = p.lse_batch_stride;
-    out.lse_strides[1] = p.lse_head_stride;
-    out.lse_strides[2] = 1;
+    const std::int64_t rows = p.total_q;
+    p.o = {0, dim, heads * dim, 1};
+    p.lse_head_stride = rows;
+    out.o.add(rows, p.o.row);
+    out.o.add(heads, p.o.head);
+    out.o.add(dim, 1);
+    out.lse.add(heads, p.lse_head_stride);
+    out.lse.add(rows, 1);
+    return;
   }
+  const std::int64_t rows = p.len_q;
+  const bool rows_first = c.q.stride(2) > c.q.stride(1);
+  p.o = {heads * rows * dim, rows_first ? dim : rows * dim, rows_first ? heads * dim : dim, 1};
+  p.lse_batch_stride = heads * rows;
+  p.lse_head_stride = rows;
+  out.o.add(p.batch, p.o.batch);
+  out.o.add(heads, p.o.head);
+  out.o.add(rows, p.o.row);
+  out.o.add(dim, 1);
+  out.lse.add(p.batch, p.lse_batch_stride);
+  out.lse.add(heads, p.lse_head_stride);
+  out.lse.add(rows, 1);
 }
 
 void describe_device(const Call& c, PlanKey& key) {

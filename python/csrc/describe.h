@@ -27,14 +27,22 @@ struct Call {
   double softcap = 0;
 };
 
-/// What the outputs look like: [batch, heads, len, dim_v] when dense, [total, heads, dim_v] when ragged; lse
-/// [batch, heads, len], or [heads, total].
-struct Outputs {
+/// Sizes and strides of a tensor to be made.
+struct Shape {
   std::int64_t dim = 0;
   std::int64_t sizes[4] = {};
   std::int64_t strides[4] = {};
-  std::int64_t lse_sizes[3] = {};
-  std::int64_t lse_strides[3] = {};
+
+  void add(std::int64_t size, std::int64_t stride) {
+    sizes[dim] = size;
+    strides[dim++] = stride;
+  }
+};
+
+/// o [batch, heads, len, dim_v] and lse [batch, heads, len]; of ragged queries [total, heads, dim_v] and
+/// [heads, total].
+struct Outputs {
+  Shape o, lse;
 };
 
 /// Fills `key` and `outputs`; throws std::runtime_error with a sentence that names the argument and its

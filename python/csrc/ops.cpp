@@ -56,11 +56,10 @@ void* host_workspace(std::size_t bytes) {
   return memory.get();
 }
 
-Handle empty(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
-             std::int32_t device_type, std::int32_t device_index) {
+Handle empty(const Shape& shape, std::int32_t dtype, std::int32_t device_type, std::int32_t device_index) {
   AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      aoti_torch_empty_strided(dim, sizes, strides, dtype, device_type, device_index, &handle));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(shape.dim, shape.sizes, shape.strides, dtype,
+                                                         device_type, device_index, &handle));
   return Handle(handle);
 }
 
@@ -76,19 +75,18 @@ struct Results {
 
 Results run(Call& call) {
   PlanKey key;
-  Outputs shape;
-  describe(call, key, shape);
+  Outputs outputs;
+  describe(call, key, outputs);
   const std::shared_ptr<const Plan> plan = find_plan(key);
 
   const bool cuda = key.device_kind == SACCADE_CUDA;
   const std::int32_t device_type = cuda ? codes().cuda : codes().cpu;
-  const auto make = [&](std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
-                        std::int32_t dtype) {
-    return empty(dim, sizes, strides, dtype, device_type, key.device_index);
+  const auto make = [&](const Shape& shape, std::int32_t dtype) {
+    return empty(shape, dtype, device_type, key.device_index);
   };
   Results results;
-  results.o = make(shape.dim, shape.sizes, shape.strides, call.q.dtype());
-  if (call.lse) results.lse = make(shape.dim - 1, shape.lse_sizes, shape.lse_strides, codes().f32);
+  results.o = make(outputs.o, call.q.dtype());
+  if (call.lse) results.lse = make(outputs.lse, codes().f32);
 
   saccade_tensors tensors{};
   tensors.struct_size = sizeof tensors;
@@ -112,9 +110,9 @@ Results run(Call& call) {
   void* workspace = nullptr;
   if (plan->workspace_bytes > 0) {
     if (cuda) {
-      const auto bytes = static_cast<std::int64_t>(plan->workspace_bytes);
-      const std::int64_t one = 1;
-      device_memory = make(1, &bytes, &one, codes().u8);
+      Shape bytes;
+      bytes.add(static_cast<std::int64_t>(plan->workspace_bytes), 1);
+      device_memory = make(bytes, codes().u8);
       workspace = data_of(device_memory);
     } else {
       workspace = host_workspace(plan->workspace_bytes);
@@ -186,9 +184,9 @@ void attention(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t 
   const std::int32_t device_index = call.q.device_index();
   Results results = run(call);
   if (!results.lse) {
-    const std::int64_t size = 0;
-    const std::int64_t stride = 1;
-    results.lse = empty(1, &size, &stride, codes().f32, device_type, device_index);
+    Shape nothing;
+    nothing.add(0, 1);
+    results.lse = empty(nothing, codes().f32, device_type, device_index);
   }
   stack[0] = stable::from(results.o.release());
   stack[1] = stable::from(results.lse.release());

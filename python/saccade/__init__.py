@@ -26,6 +26,9 @@ from ._switch import _offer_to_torch, disable, enable, enabled, is_enabled, regi
 if TYPE_CHECKING:
     from ._torch import scaled_dot_product_attention
 
+    version: str
+    __version__: str
+
 __all__ = [
     "FallbackWarning",
     "attention",

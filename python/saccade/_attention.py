@@ -77,9 +77,12 @@ def attention(
     )  # fmt: skip
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
-        for name, x in {"k": k, "v": v, **{name: options[name] for name in _OPTIONAL}}.items():
-            if x is not None and not isinstance(x, torch.Tensor):
-                raise TypeError(f"{name} is a {type(x).__name__} but q is a torch tensor")
+        if not (isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
+            name, x = ("v", v) if isinstance(k, torch.Tensor) else ("k", k)
+            raise TypeError(f"{name} is a {type(x).__name__} but q is a torch tensor")
+        for name in _OPTIONAL:
+            if options[name] is not None and not isinstance(options[name], torch.Tensor):
+                raise TypeError(f"{name} is a {type(options[name]).__name__} but q is a torch tensor")
         return _on_torch(q, k, v, options, max_seqlen_q, max_seqlen_kv, return_lse)
     tensors = {"q": q, "k": k, "v": v, **{name: options[name] for name in _OPTIONAL}}
     if not _arrays.is_numpy(q) and _on_gpu(q) and _can_import_torch():

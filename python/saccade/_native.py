@@ -81,6 +81,8 @@ def library() -> ctypes.CDLL:
     found = sorted(folder.glob("libsaccade.so*"))
     if not found:
         raise ImportError(f"there is no libsaccade.so in {folder}; install the package with `pip install .`")
+    for helper in folder.glob("libhwy.so*"):  # loaded first, it is found by its name
+        ctypes.CDLL(str(helper))
     c = ctypes.CDLL(str(found[0]))
     for name in ("version", "last_error", "plan_explain", "plan_kernel", "plan_config"):
         getattr(c, f"saccade_{name}").restype = ctypes.c_char_p
@@ -148,3 +150,15 @@ def attend(problem: Problem, pointers: dict[str, int], device: tuple[int, int]) 
 def explain(problem: Problem, device: tuple[int, int]) -> str:
     """Which kernel the planner takes, and why not the faster ones."""
     return Plan(problem, device).explanation
+
+
+@functools.cache
+def serves(kind: int, index: int) -> bool:
+    """Whether this library has kernels for this device, here and now."""
+    row = Strides(8, 8, 8, 1)
+    problem = Problem(batch=1, heads_q=1, heads_kv=1, len_q=1, len_kv=1, dim_qk=8, dim_v=8, q=row, k=row, v=row, o=row)
+    try:
+        explain(problem, (kind, index))
+    except RuntimeError:
+        return False
+    return True

@@ -38,19 +38,22 @@ OPTIONS = (
 )
 
 
-def sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa):
+def sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa, op=sdpa):
     """Brings any rank to [batch, heads, length, dim], and the answer back."""
-    if query.ndim == key.ndim == value.ndim == 4 and (attn_mask is None or attn_mask.ndim <= 4):
-        return sdpa(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    if min(query.ndim, key.ndim, value.ndim) < 2:
-        raise RuntimeError("an argument with fewer than 2 dimensions")
-    if enable_gqa and min(query.ndim, key.ndim, value.ndim) < 3:
-        raise RuntimeError("enable_gqa needs a dimension of heads")
     rank = max(query.ndim, key.ndim, value.ndim)
+    least = min(query.ndim, key.ndim, value.ndim)
     if attn_mask is not None and attn_mask.ndim > rank:
         raise RuntimeError("a mask with more dimensions than q, k and v")
-    heads_of = 3 if rank > 2 else 2
-    batch = torch.broadcast_shapes(query.shape[:-heads_of], key.shape[:-heads_of], value.shape[:-heads_of])
+    if rank == least == 4:
+        return op(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    if rank == least == 3:
+        return op(query[None], key[None], value[None], attn_mask, is_causal, scale, enable_gqa)[0]
+    if least < 2:
+        raise RuntimeError("an argument with fewer than 2 dimensions")
+    if enable_gqa and least < 3:
+        raise RuntimeError("enable_gqa needs a dimension of heads")
+    inner = min(rank, 3)  # dimensions that are not batch
+    batch = torch.broadcast_shapes(query.shape[:-inner], key.shape[:-inner], value.shape[:-inner])
 
     def to_4d(x):
         x = x[(None,) * (max(rank, 3) - x.ndim)]
@@ -58,8 +61,8 @@ def sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
 
     if attn_mask is not None and attn_mask.ndim > 3:
         attn_mask = attn_mask.expand(*batch, *attn_mask.shape[-3:]).reshape(-1, *attn_mask.shape[-3:])
-    out = sdpa(to_4d(query), to_4d(key), to_4d(value), attn_mask, is_causal, scale, enable_gqa)
-    return out.reshape(*batch, *out.shape[4 - heads_of :])
+    out = op(to_4d(query), to_4d(key), to_4d(value), attn_mask, is_causal, scale, enable_gqa)
+    return out.reshape(*batch, *out.shape[4 - inner :])
 
 
 def _common(*sizes):

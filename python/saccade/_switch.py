@@ -90,7 +90,7 @@ def _offer_to_torch():
     if not hasattr(hook, "register_flash_attention_impl"):
         return None
     hook.register_flash_attention_impl(_NAME, register_fn=_install)
-    return hook
+    return hook if hasattr(hook, "restore_flash_attention_impl") else None  # what cannot be undone is not used
 
 
 def _install():

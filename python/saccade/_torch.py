@@ -8,16 +8,19 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Parameter
 
-from . import _operators
+from . import _native, _operators
 from ._fallback import warn_once
 from ._operators import torch_sdpa
 from ._reference import attention_reference
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
 _MAX_HEAD_DIM = 512
+_GRADIENTS = "gradients are needed, and there is no backward yet"
 _PLAIN = (Tensor, Parameter)
 _is_grad_enabled = torch.is_grad_enabled
-_sdpa_forward = getattr(_operators.sdpa_forward, "_op", _operators.sdpa_forward)  # without a Python frame in between
+# Without a Python frame in between.
+_sdpa_forward = getattr(_operators.sdpa_forward, "_op", _operators.sdpa_forward)
+_attention_forward = getattr(_operators.attention_forward, "_op", _operators.attention_forward)
 
 # --- The drop-in ----------------------------------------------------------------------------------------------------
 
@@ -43,18 +46,11 @@ def scaled_dot_product_attention(
     >>> saccade.scaled_dot_product_attention(q, k, v, enable_gqa=True).shape
     torch.Size([2, 8, 5, 32])
     """
-    # The common case, decided in about half a microsecond; C++ makes every check of sizes, strides and devices.
-    if (
-        type(query) is Tensor
-        and type(key) is Tensor
-        and type(value) is Tensor
-        and query.dtype in _DTYPES
-        and dropout_p == 0.0
-        and query.ndim == 4
-        and not is_dynamo_compiling()
-        and (not _is_grad_enabled() or not (query.requires_grad or key.requires_grad or value.requires_grad))
-        and forward_ad._current_level < 0
-    ):
+    # The common cases, decided in about half a microsecond; C++ makes every check of sizes, strides and devices.
+    plain = type(query) is Tensor and type(key) is Tensor and type(value) is Tensor and not is_dynamo_compiling()
+    if plain and _is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+        return _by_torch(_GRADIENTS, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if plain and query.dtype in _DTYPES and dropout_p == 0.0 and query.ndim == 4 and forward_ad._current_level < 0:
         try:
             if attn_mask is None:
                 if scale is None and not enable_gqa:  # an argument that is not given costs nothing
@@ -65,8 +61,11 @@ def scaled_dot_product_attention(
             if type(attn_mask) is Tensor and not (attn_mask.requires_grad and _is_grad_enabled()):
                 return _sdpa_forward(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         except (RuntimeError, TypeError) as error:  # PyTorch has an answer, or says what is wrong in its own words
-            if key.ndim == value.ndim == 4:
-                return _by_torch(error, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+            refusal = str(error)  # not the error itself, which would keep this frame's tensors alive
+        else:
+            refusal = None
+        if refusal is not None and key.ndim == value.ndim == 4:
+            return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
@@ -77,24 +76,26 @@ def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, en
         # Some of its backends read past the end instead of noticing.
         raise RuntimeError(f"key and value differ in length: {tuple(key.shape)} and {tuple(value.shape)}")
     result = torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    warn_once(str(why).split("\nException raised", 1)[0])
+    warn_once(why)
     return result
 
 
 def _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """Every other case: other ranks, tracing, and all that goes to PyTorch."""
+    traced = is_dynamo_compiling()
     reason = unsupported(query, key, value, attn_mask, dropout_p)
+    if reason is None and traced:
+        reason = _mismatch(query, key, value, attn_mask, is_causal, enable_gqa)
     if reason is not None:
         return _by_torch(reason, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if is_dynamo_compiling() or query.ndim == key.ndim == value.ndim == 4:
-        problem = _mismatch(query, key, value, attn_mask, is_causal, enable_gqa)
-        if problem is not None:
-            return _by_torch(problem, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if traced:
         return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    # Without a gradient the twin does, unless a tensor is not what it seems.
+    op = _operators.sdpa if any(_is_fake(x) for x in (query, key, value)) else _sdpa_forward
     try:
-        return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa)
-    except RuntimeError as error:
-        refusal = error
+        return _operators.sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa, op)
+    except (RuntimeError, TypeError) as error:
+        refusal = str(error)
     return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
@@ -111,16 +112,25 @@ def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:
     if dropout_p != 0.0:
         return "dropout"
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return "gradients are needed, and there is no backward yet"
-    if query.dtype not in _DTYPES and not torch.is_autocast_enabled(query.device.type):
+        return _GRADIENTS
+    if query.dtype not in _DTYPES:
         return f"dtype {query.dtype}"
     if query.device.type not in ("cpu", "cuda", "meta"):
         return f"device type {query.device.type}"
+    if query.device.type == "cuda" and not _serves_cuda(query.device.index or 0):
+        return f"no kernels for {query.device} in this build or for this device"
     if query.shape[-1:] and (query.shape[-1] > _MAX_HEAD_DIM or (value.ndim > 0 and value.shape[-1] > _MAX_HEAD_DIM)):
         return f"head dims over {_MAX_HEAD_DIM}"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation"
     return None
+
+
+def _serves_cuda(index: int) -> bool:
+    return _native.serves(_native.CUDA, index)
+
+
+_serves_cuda._dynamo_marked_constant = True  # type: ignore[attr-defined]  # asked once, while tracing
 
 
 def _is_fake(x) -> bool:
@@ -155,12 +165,15 @@ def _mismatch(query, key, value, attn_mask, is_causal, enable_gqa) -> str | None
 
 def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
     """`saccade.attention` after its arguments were brought into one form; see _attention.py."""
-    tensors = [q, k, v, *(options[name] for name in _operators.TENSOR_OPTIONS if options[name] is not None)]
-    traced = is_dynamo_compiling() or any(_is_fake(x) for x in tensors)
     reason = None
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        reason = "gradients are needed, and there is no backward yet"
-    elif q.device.type not in ("cpu", "cuda", "meta"):
+    if _is_grad_enabled() and (
+        q.requires_grad
+        or k.requires_grad
+        or v.requires_grad
+        or any(options[name] is not None and options[name].requires_grad for name in _operators.TENSOR_OPTIONS)
+    ):
+        reason = _GRADIENTS
+    elif not (q.is_cpu or q.is_cuda or q.is_meta):
         reason = f"device type {q.device.type}"
     elif q.dtype == torch.float64:
         reason = f"dtype {q.dtype}"
@@ -170,8 +183,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, options: dict, return_lse: bool):
         warn_once(reason)
         out, lse = attention_reference(q, k, v, **options)
     else:
-        op = _operators.attention if traced else _operators.attention_forward
-        out, lse = op(q, k, v, *(options[name] for name in _operators.OPTIONS), return_lse)
+        plain = type(q) is Tensor and not is_dynamo_compiling()
+        op = _attention_forward if plain else _operators.attention
+        out, lse = op(q, k, v, *[options[name] for name in _operators.OPTIONS], return_lse)
     return (out, lse) if return_lse else out
 
 

@@ -2,25 +2,68 @@
 
 from __future__ import annotations
 
-from . import scaled_dot_product_attention
+import warnings
+
+from . import attention, scaled_dot_product_attention
 
 
-def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **kwargs):
-    """What transformers calls: [batch, heads, length, dim] in, [batch, length, heads, dim] and no weights out."""
+def attention_forward(
+    module,
+    query,
+    key,
+    value,
+    attention_mask,
+    dropout=0.0,
+    scaling=None,
+    is_causal=None,
+    position_bias=None,
+    cache=None,
+    softcap=None,
+    s_aux=None,
+    **kwargs,
+):
+    """What transformers calls: [batch, heads, length, dim] in, [batch, length, heads, dim] and no weights out.
+
+    Softcap, sinks (`s_aux`) and position biases are served, which "sdpa" refuses or emulates.
+    """
+    if cache is not None:
+        raise NotImplementedError("the paged cache of continuous batching is not supported; use 'sdpa' for it")
+    if kwargs.get("output_attentions", False):
+        warnings.warn("'saccade' gives no attention weights; use 'eager' for output_attentions=True", stacklevel=2)
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
     causal = bool(is_causal) and attention_mask is None and query.shape[2] > 1
-    out = scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attention_mask,
-        dropout_p=dropout,
-        is_causal=causal,
-        scale=scaling,
-        enable_gqa=key.shape[1] != query.shape[1],
-    )
+    if softcap is None and s_aux is None and position_bias is None:
+        out = scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=attention_mask,
+            dropout_p=dropout,
+            is_causal=causal,
+            scale=scaling,
+            enable_gqa=key.shape[1] != query.shape[1],
+        )
+    else:
+        if dropout != 0.0:
+            raise NotImplementedError("dropout together with softcap, sinks or a position bias")
+        out = attention(
+            query,
+            key,
+            value,
+            mask=_with_bias(attention_mask, position_bias),
+            causal=causal,
+            scale=scaling,
+            softcap=softcap or 0.0,
+            sinks=s_aux.float() if s_aux is not None else None,
+        )
     return out.transpose(1, 2).contiguous(), None
+
+
+def _with_bias(mask, bias):
+    if bias is None or mask is None:
+        return mask if bias is None else bias
+    return bias + mask if mask.is_floating_point() else bias.masked_fill(~mask, float("-inf"))
 
 
 def register() -> None:

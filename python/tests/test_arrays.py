@@ -181,11 +181,16 @@ def test_without_torch():
     assert done.stdout == f"b1 h2 l7 d16 f32 on cpu {saccade.version}\nno torch: ModuleNotFoundError\n", done.stderr
 
 
-def test_jax(device):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_jax(dtype):
     jax = pytest.importorskip("jax", reason="JAX is not installed")
-    q, k, v = (jax.numpy.asarray(x.cpu().numpy()) for x in dense("cpu", torch.float32))
-    out = saccade.attention(q, k, v)
-    assert isinstance(out, jax.Array)
+    tensors = dense("cpu", dtype)
+    q, k, v = (jax.numpy.asarray(x.float().numpy()).astype(str(dtype)[6:]) for x in tensors)
+    mask = jax.numpy.tril(jax.numpy.ones((6, 9), bool))
+    out, lse = saccade.attention(q, k, v, mask=mask, return_lse=True)
+    assert isinstance(out, jax.Array) and isinstance(lse, jax.Array) and out.dtype == q.dtype
+    expected = saccade.attention(*tensors, causal=True).float().contiguous()
+    torch.testing.assert_close(torch.from_numpy(jax.numpy.asarray(out, "float32").__array__().copy()), expected)
 
 
 def test_cupy():

@@ -84,6 +84,65 @@ def test_as_an_implementation_of_its_own(device, name, calls, no_fallback):
     torch.testing.assert_close(result, expected, atol=2e-5, rtol=2e-5)
 
 
+def gemma2(implementation):
+    config = transformers.Gemma2Config(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=16, sliding_window=6, attn_logit_softcapping=0.5, query_pre_attn_scalar=2, **TEXT,
+    )  # fmt: skip
+    config._attn_implementation = implementation
+    return transformers.Gemma2ForCausalLM(config)
+
+
+def gpt_oss(implementation):
+    config = transformers.GptOssConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=16, sliding_window=6, num_local_experts=2, num_experts_per_tok=1, **TEXT,
+    )  # fmt: skip
+    config._attn_implementation = implementation
+    return transformers.GptOssForCausalLM(config)
+
+
+def t5(implementation):
+    config = transformers.T5Config(
+        d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, vocab_size=99, decoder_start_token_id=0
+    )
+    config._attn_implementation = implementation
+    return transformers.T5ForConditionalGeneration(config)
+
+
+@pytest.mark.parametrize("build", [gemma2, gpt_oss, t5])
+@torch.no_grad()
+def test_what_sdpa_does_not_have(device, build, monkeypatch, no_fallback):
+    """Softcap, sinks and position biases: against the model's own plain attention."""
+    from saccade import huggingface
+
+    saccade.register_huggingface()
+    seen = []
+    monkeypatch.setattr(
+        huggingface, "attention", lambda *args, **named: (seen.append(named), saccade.attention(*args, **named))[1]
+    )
+    results = []
+    for implementation in ("eager", "saccade"):
+        torch.manual_seed(0)
+        try:
+            model = build(implementation).eval().to(device)
+        except (AttributeError, ValueError) as error:
+            pytest.skip(f"this transformers does not have it: {error}")
+        for name, parameter in model.named_parameters():  # what is zero or small by default must matter here
+            if "sinks" in name or "relative_attention_bias" in name:
+                parameter.normal_()
+            elif "q_proj" in name or "k_proj" in name:
+                parameter.mul_(20)
+        torch.manual_seed(1)
+        inputs = text(device)
+        if build is t5:
+            inputs["decoder_input_ids"] = inputs["input_ids"][:, :6]
+        logits = model(**inputs).logits
+        results.append(logits if build is t5 else logits[inputs["attention_mask"].bool()])
+    assert seen, "the feature was not asked for"
+    torch.testing.assert_close(results[1], results[0], atol=5e-5, rtol=5e-4)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 @torch.no_grad()
 def test_generation(device, name, no_fallback):

@@ -62,6 +62,14 @@ def test_a_function_that_was_imported_before(device, calls):
     check_close(mine, theirs(q.double(), q.double(), q.double(), is_causal=True))
 
 
+def test_vmap_while_enabled(device, calls):
+    q = torch.randn(3, 1, 2, 4, 8, device=device)
+    with saccade.enabled():
+        results = [torch.func.vmap(f)(q, q, q) for f in (F.scaled_dot_product_attention, theirs)]
+    for result in results:
+        check_close(result, theirs(q.double(), q.double(), q.double()))
+
+
 def test_contexts_nest_and_end_on_errors():
     with saccade.enabled():
         with saccade.enabled():
@@ -74,7 +82,7 @@ def test_contexts_nest_and_end_on_errors():
 
 
 @pytest.mark.skipif(
-    not hasattr(torch.nn.attention, "register_flash_attention_impl"), reason="this torch has no registry"
+    not hasattr(torch.nn.attention, "restore_flash_attention_impl"), reason="this torch has no registry"
 )
 def test_pytorchs_registry(device, calls):
     from torch.nn.attention import (
