@@ -50,7 +50,8 @@ struct Sizes {
   std::int64_t state, state_o;  // of State: all of it; of o alone
   std::int64_t q, rows_f32, scores, keys, values, bias, limits, scratch;
 
-  Sizes(const Problem& problem, std::int64_t rows, std::int64_t key_tile);
+  /// Keys and dimensions are padded to multiples of `unit` and of what the instruction set wants.
+  Sizes(const Problem& problem, std::int64_t rows, std::int64_t key_tile, std::int64_t unit = 1);
 };
 
 /// Splits a stretch of `sizes.state` floats.
