@@ -73,35 +73,36 @@ std::optional<std::string> missing() {
   return kMissing;
 }
 
-constexpr std::int64_t kMaxPanels = 32;
+constexpr std::int64_t kMaxPanels = 64;
 constexpr int kKeyTile = 128;
 
 /// Rows per block: the more rows, the more often a packed tile of keys is used; but every thread needs blocks,
 /// and some more to even out their lengths.
-int choose_rows(const Problem& p, int threads, int panel_rows) {
-  std::int64_t panels = 8;
+int choose_rows(const Problem& p, int threads) {
+  constexpr std::int64_t panel_rows = amx::kPanelRows;
+  std::int64_t panels = 16;
   while (panels > 2 && row_blocks(p, panels * panel_rows) < std::int64_t{4} * threads) panels /= 2;
   const std::int64_t needed = divide_up(std::max<std::int64_t>(p.group() * p.len_q, 1), panel_rows);
-  return static_cast<int>(std::min(panels, needed)) * panel_rows;
+  return static_cast<int>(std::min(panels, needed) * panel_rows);
 }
 
-std::optional<std::string> reject(const Problem&, const Machine&) {
+std::optional<std::string> reject(const Problem& p, const Machine&) {
+  if (p.dim_qk == 0) return "dim_qk is 0: there is nothing to multiply";
   return missing();
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
-  const int panel_rows = blocked::geometry().panel_rows;
   Config given(text);
   RowBlockConfig config{};
   config.threads = given.take("threads", worthwhile_threads(p, machine.threads), 1, machine.threads);
-  config.rows = given.take("rows", choose_rows(p, config.threads, panel_rows), 1,
-                           static_cast<int>(kMaxPanels) * panel_rows);
+  config.rows = given.take("rows", choose_rows(p, config.threads), 1,
+                           static_cast<int>(kMaxPanels * amx::kPanelRows));
   config.key_tile = given.take("key_tile", kKeyTile, 1, kMaxKeyTile);
   config.splits =
       given.take("splits", choose_splits(p, config.threads, config.rows, config.key_tile), 1, kMaxKeySplits);
   if (Status status = given.finish("cpu_amx"); !status.ok()) return status;
 
-  const blocked::Sizes sizes(p, config.rows, config.key_tile, amx::kUnit);
+  const blocked::Sizes sizes(p, config.rows, config.key_tile, amx::kPanelRows, amx::kUnit);
   RowBlockRun amx_run(p, config, sizes, amx::scratch_floats(p, sizes), amx::attend);
   const std::size_t bytes = amx_run.workspace_bytes();
   return Prepared{to_string(config), bytes,

@@ -14,10 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
 
-// Six accumulators (two factors a by three factors b, so that six chains hide the latency of a product, 52
-// cycles at one product in 16) and one register for each factor.
-constexpr int kFactorA = 6;
-constexpr int kFactorB = 7;
+// Tiles 0 to 3 are accumulators, two rows of tiles by two columns; the factors of each two have registers too.
+constexpr int kFactorA = 4;
+constexpr int kFactorB = 6;
 
 // The intrinsics want literal register numbers.
 #define SACCADE_FOR_TILE(n, action) \
@@ -64,10 +63,16 @@ HWY_INLINE void tile_zero() {
 /// Accumulator += factor a [16 x 32] * factor b [32 x 16], b as pairs of rows.
 template <int kTile>
 HWY_INLINE void tile_multiply_add() {
-#define SACCADE_TILE_ACTION(n) _tile_dpbf16ps(n, 6, 7)
-  SACCADE_FOR_TILE(kTile, SACCADE_TILE_ACTION)
-#undef SACCADE_TILE_ACTION
-  static_assert(kFactorA == 6 && kFactorB == 7 && kTile < 6);
+  static_assert(kTile < 4 && kFactorA == 4 && kFactorB == 6);
+  if constexpr (kTile == 0) {
+    _tile_dpbf16ps(0, 4, 6);
+  } else if constexpr (kTile == 1) {
+    _tile_dpbf16ps(1, 4, 7);
+  } else if constexpr (kTile == 2) {
+    _tile_dpbf16ps(2, 5, 6);
+  } else {
+    _tile_dpbf16ps(3, 5, 7);
+  }
 }
 #undef SACCADE_FOR_TILE
 

@@ -31,11 +31,14 @@ namespace saccade::HWY_NAMESPACE {
 namespace {
 
 constexpr std::int64_t kUnit = amx::kUnit;
-constexpr std::int64_t kPanelRows = kVectors * 16;
+constexpr int kPanelVectors = 2;
+constexpr std::int64_t kPanelRows = kPanelVectors * 16;
+static_assert(kPanelRows == amx::kPanelRows);
 constexpr std::int64_t kPanelBytes = kPanelRows * 4;
 constexpr std::int64_t kTileRowBytes = 64;
 
-/// Products of parts that are worth their time, the smallest first, so that small sums meet large ones late.
+/// Products of parts that are worth their time. Neighbours share a factor, which then stays in its registers,
+/// and the largest product comes last.
 struct PartPair {
   int a, b;
 };
@@ -47,14 +50,14 @@ struct Products<BF16> {
   static constexpr PartPair kValues[] = {{0, 0}};
 };
 template <>
-struct Products<F16> {  // all of them for the scores, which are then exact products; weights have 16 bits
-  static constexpr PartPair kScores[] = {{1, 1}, {0, 1}, {1, 0}, {0, 0}};
-  static constexpr PartPair kValues[] = {{0, 1}, {1, 0}, {0, 0}};
+struct Products<F16> {  // all of them for the scores, which are exact then; the weights have 16 bits
+  static constexpr PartPair kScores[] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
+  static constexpr PartPair kValues[] = {{1, 0}, {0, 0}, {0, 1}};
 };
 template <>
 struct Products<float> {  // what is left out is 2^-24 of the whole
-  static constexpr PartPair kScores[] = {{0, 2}, {1, 1}, {2, 0}, {0, 1}, {1, 0}, {0, 0}};
-  static constexpr PartPair kValues[] = {{0, 2}, {1, 1}, {2, 0}, {0, 1}, {1, 0}, {0, 0}};
+  static constexpr PartPair kScores[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
+  static constexpr PartPair kValues[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
 };
 
 /// Packed operands and where they lie, in pairs of bf16 numbers. Tiles are contiguous.
@@ -65,7 +68,7 @@ struct Packed {
   std::uint32_t *v;                             // [part][dim / 16][key / 32] tiles
   std::uint32_t *p[2];                          // [part][key / 2][panel rows]; two panels take turns
   std::uint32_t *rows;                          // [part][16][largest dim]: on their way to a transposition
-  float* scores[2];                             // [key][panel rows]
+  float* scores[2];                             // [32 keys][panel rows]; they take turns
   std::int64_t words;                           // all of it
 
   HWY_INLINE Packed(const Sizes& s, int parts, std::uint32_t* memory) {
@@ -84,48 +87,21 @@ struct Packed {
     v = take(parts * v_part);
     for (auto& buffer : p) buffer = take(parts * p_part);
     rows = take(parts * 16 * std::max(s.dim_qk, s.dim_v));
-    for (auto& buffer : scores) buffer = reinterpret_cast<float*>(take(s.key_tile * kPanelRows));
+    for (auto& buffer : scores) buffer = reinterpret_cast<float*>(take(kUnit * kPanelRows));
     words = at - memory;
   }
 };
 
-/// One step of a product: two tiles of factor a against the vectors [first, end) of factor b.
-HWY_INLINE void multiply_step(const std::uint32_t* a, std::int64_t a_tile, const std::uint32_t* b,
-                              std::int64_t b_vector, std::int64_t b_stride, int first, int end) {
-  const auto against = [&](auto row) HWY_ATTR {
-    constexpr int kRow = decltype(row)::value;
-    tile_load<kFactorA>(a + kRow * a_tile, kTileRowBytes);
-    if (first <= 0) {
-      tile_load<kFactorB>(b, b_stride);
-      tile_multiply_add<3 * kRow>();
-    }
-    if (first <= 1 && end > 1) {
-      tile_load<kFactorB>(b + b_vector, b_stride);
-      tile_multiply_add<3 * kRow + 1>();
-    }
-    if (end > 2) {
-      tile_load<kFactorB>(b + 2 * b_vector, b_stride);
-      tile_multiply_add<3 * kRow + 2>();
-    }
-  };
-  against(std::integral_constant<int, 0>());
-  against(std::integral_constant<int, 1>());
-}
-
-/// Calls f<accumulator>(row tile, vector) for the accumulators that multiply_step used.
+/// Accumulators: tile 2 * row + vector. Calls f(tile, row, vector) for those of the vectors [first, end).
 template <class F>
 HWY_INLINE void for_each_accumulator(int first, int end, const F& f) {
-  if (first <= 0) {
+  if (first == 0) {
     f(std::integral_constant<int, 0>(), 0, 0);
-    f(std::integral_constant<int, 3>(), 1, 0);
+    f(std::integral_constant<int, 2>(), 1, 0);
   }
-  if (first <= 1 && end > 1) {
+  if (end == 2) {
     f(std::integral_constant<int, 1>(), 0, 1);
-    f(std::integral_constant<int, 4>(), 1, 1);
-  }
-  if (end > 2) {
-    f(std::integral_constant<int, 2>(), 0, 2);
-    f(std::integral_constant<int, 5>(), 1, 2);
+    f(std::integral_constant<int, 3>(), 1, 1);
   }
 }
 
@@ -133,104 +109,128 @@ HWY_INLINE void for_each_accumulator(int first, int end, const F& f) {
 struct Seat {
   std::int64_t panel = 0;
   int vectors = 0;  ///< of the panel that have rows
-  Reach<kVectors> reach;
+  Reach<kPanelVectors> reach;
 };
 
-/// The tile work of a panel that can be done in steps, between the vector work of its neighbour: scores
-/// (K q^T, 32 keys at a time), or values (o^T += V^T p^T, 32 columns at a time).
-template <class T>
+/// A product that can be done in steps, between the vector work of a neighbour. Scores are K q^T, one output of
+/// 32 keys; values are o^T += V^T p^T, outputs of 32 columns.
+template <class T, bool kValues>
 class TileWork {
  public:
-  static HWY_INLINE TileWork scores(const Walk& w, const Packed& packed, const Seat& seat, int buffer) {
-    TileWork work(seat, packed);
+  TileWork() = default;
+  /// The scores of 32 keys from `key` on.
+  static HWY_INLINE TileWork scores(const Walk& w, const Packed& packed, const Seat& seat, std::int64_t key,
+                                    float* to) {
+    static_assert(!kValues);
+    TileWork work;
+    work.vectors_ = seat.vectors;
+    // Vectors whose rows all end before these keys are left out.
+    while (work.first_ + 1 < seat.vectors && seat.reach.ends[work.first_] <= key) ++work.first_;
+    work.outputs_ = 1;
     work.depth_ = w.sizes.dim_qk / kUnit;
-    work.a_ = packed.k;
+    work.a_part_ = packed.k_part;
     work.a_row_ = work.depth_ * kTilePairs;
-    work.a_step_ = kTilePairs;
+    work.a_ = packed.k + key / 16 * work.a_row_;
+    work.b_part_ = packed.q_part;
     work.b_ = packed.q + seat.panel * kPanelRows * w.sizes.dim_qk / 2;
-    work.b_step_ = kVectors * kTilePairs;
-    work.unit_ = seat.reach.from / kUnit;
-    work.last_unit_ = seat.reach.to / kUnit;
-    work.out_ = packed.scores[buffer];
+    work.out_ = to;
     return work;
   }
-  static HWY_INLINE TileWork values(const Walk& w, const Packed& packed, const Seat& seat, int buffer) {
-    TileWork work(seat, packed);
-    work.is_values_ = true;
-    const std::int64_t from = seat.reach.from / kUnit;
-    work.depth_ = seat.reach.to / kUnit - from;
-    work.a_ = packed.v + from * kTilePairs;
+  /// The values of keys [from, to), of all columns.
+  static HWY_INLINE TileWork values(const Walk& w, const Packed& packed, const Seat& seat, std::int64_t from,
+                                    std::int64_t to, const std::uint32_t* weights) {
+    static_assert(kValues);
+    TileWork work;
+    work.vectors_ = seat.vectors;
+    work.outputs_ = from < to ? w.sizes.dim_v / kUnit : 0;
+    work.depth_ = (to - from) / kUnit;
+    work.a_part_ = packed.v_part;
     work.a_row_ = w.sizes.key_tile / kUnit * kTilePairs;
-    work.a_step_ = kTilePairs;
-    work.b_ = packed.p[buffer] + from * 16 * kPanelRows;
-    work.b_step_ = 16 * kPanelRows;
-    work.unit_ = 0;
-    work.last_unit_ = w.sizes.dim_v / kUnit;
+    work.a_ = packed.v + from / kUnit * kTilePairs;
+    work.b_part_ = packed.p_part;
+    work.b_ = weights + from / 2 * kPanelRows;
     work.out_ = w.state.o + seat.panel * w.sizes.dim_v * kPanelRows;
     return work;
   }
 
-  TileWork() = default;
-  [[nodiscard]] HWY_INLINE std::int64_t steps() const {
-    return (last_unit_ - unit_) * depth_ * (is_values_ ? kValuePairs : kScorePairs);
+  [[nodiscard]] HWY_INLINE std::int64_t outputs() const { return outputs_; }
+  [[nodiscard]] HWY_INLINE std::int64_t steps() const { return outputs_ * depth_ * kPairs; }
+  [[nodiscard]] HWY_INLINE bool done() const { return outputs_ == 0; }
+
+  /// Leaves all but the first `count` outputs to the result.
+  HWY_INLINE TileWork split_off(std::int64_t count) {
+    TileWork rest = *this;
+    outputs_ = std::min(count, outputs_);
+    rest.outputs_ -= outputs_;
+    rest.a_ += outputs_ * 2 * a_row_;
+    rest.out_ += outputs_ * kUnit * kPanelRows;
+    return rest;
   }
-  [[nodiscard]] HWY_INLINE bool done() const { return unit_ >= last_unit_; }
 
   HWY_INLINE void step() {
-    if (pair_ == 0 && step_ == 0) start_unit();
-    const PartPair pair = is_values_ ? Products<T>::kValues[pair_] : Products<T>::kScores[pair_];
-    const std::uint32_t* a =
-        a_ + pair.a * (is_values_ ? packed_->v_part : packed_->k_part) + 2 * unit_ * a_row_ + step_ * a_step_;
-    const std::uint32_t* b = b_ + pair.b * (is_values_ ? packed_->p_part : packed_->q_part) + step_ * b_step_;
-    if (is_values_) {
-      multiply_step(a, a_row_, b, 16, kPanelBytes, 0, seat_->vectors);
-    } else {
-      multiply_step(a, a_row_, b, kTilePairs, kTileRowBytes, first_, seat_->vectors);
+    if (pair_ == 0 && step_ == 0) start_output();
+    constexpr auto& kProducts = Table::kProducts;
+    const int at = kPairs == 1 ? 0 : pair_;
+    const PartPair pair = kProducts[at];
+    const PartPair before = kProducts[std::max(at - 1, 0)];
+    if (at == 0 || before.a != pair.a) {
+      const std::uint32_t* a = a_ + pair.a * a_part_ + step_ * kTilePairs;
+      tile_load<kFactorA>(a, kTileRowBytes);
+      tile_load<kFactorA + 1>(a + a_row_, kTileRowBytes);
     }
+    if (at == 0 || before.b != pair.b) {
+      constexpr std::int64_t kStep = kValues ? 16 * kPanelRows : kPanelVectors * kTilePairs;
+      constexpr std::int64_t kStride = kValues ? kPanelBytes : kTileRowBytes;
+      const std::uint32_t* b = b_ + pair.b * b_part_ + step_ * kStep;
+      if (first_ == 0) tile_load<kFactorB>(b, kStride);
+      if (vectors_ == 2) tile_load<kFactorB + 1>(b + (kValues ? 16 : kTilePairs), kStride);
+    }
+    for_each_accumulator(first_, vectors_, [](auto tile, int, int) HWY_ATTR {
+      tile_multiply_add<decltype(tile)::value>();
+    });
+    if (++pair_ < kPairs) return;
+    pair_ = 0;
     if (++step_ < depth_) return;
     step_ = 0;
-    if (++pair_ < (is_values_ ? kValuePairs : kScorePairs)) return;
-    pair_ = 0;
-    end_unit();
-    ++unit_;
+    end_output();
+  }
+  HWY_INLINE void finish() {
+    while (!done()) step();
   }
 
  private:
-  static constexpr int kScorePairs = std::size(Products<T>::kScores);
-  static constexpr int kValuePairs = std::size(Products<T>::kValues);
+  struct ScoreTable {
+    static constexpr auto& kProducts = Products<T>::kScores;
+  };
+  struct ValueTable {
+    static constexpr auto& kProducts = Products<T>::kValues;
+  };
+  using Table = std::conditional_t<kValues, ValueTable, ScoreTable>;
+  static constexpr int kPairs = std::size(Table::kProducts);
 
-  HWY_INLINE TileWork(const Seat& seat, const Packed& packed) : seat_(&seat), packed_(&packed) {}
-
-  [[nodiscard]] HWY_INLINE float* output(int row, int vector) const {
-    return out_ + (unit_ * kUnit + row * 16) * kPanelRows + vector * 16;
-  }
-  HWY_INLINE void start_unit() {
-    if (is_values_) {
-      for_each_accumulator(0, seat_->vectors, [&](auto tile, int row, int vector) HWY_ATTR {
-        tile_load<decltype(tile)::value>(output(row, vector), kPanelBytes);
-      });
-      return;
-    }
-    // Vectors whose rows all end before these keys are left out.
-    first_ = 0;
-    while (first_ + 1 < seat_->vectors && seat_->reach.ends[first_] <= unit_ * kUnit) ++first_;
-    for_each_accumulator(first_, seat_->vectors,
-                         [](auto tile, int, int) HWY_ATTR { tile_zero<decltype(tile)::value>(); });
-  }
-  HWY_INLINE void end_unit() {
-    for_each_accumulator(is_values_ ? 0 : first_, seat_->vectors, [&](auto tile, int row, int vector) HWY_ATTR {
-      tile_store<decltype(tile)::value>(output(row, vector), kPanelBytes);
+  HWY_INLINE void start_output() {
+    for_each_accumulator(first_, vectors_, [&](auto tile, int row, int vector) HWY_ATTR {
+      if constexpr (kValues) {
+        tile_load<decltype(tile)::value>(out_ + row * 16 * kPanelRows + vector * 16, kPanelBytes);
+      } else {
+        tile_zero<decltype(tile)::value>();
+      }
     });
   }
+  HWY_INLINE void end_output() {
+    for_each_accumulator(first_, vectors_, [&](auto tile, int row, int vector) HWY_ATTR {
+      tile_store<decltype(tile)::value>(out_ + row * 16 * kPanelRows + vector * 16, kPanelBytes);
+    });
+    out_ += kUnit * kPanelRows;
+    a_ += 2 * a_row_;
+    --outputs_;
+  }
 
-  const Seat* seat_ = nullptr;
-  const Packed* packed_ = nullptr;
-  bool is_values_ = false;
-  int first_ = 0, pair_ = 0;
-  std::int64_t step_ = 0, depth_ = 0, unit_ = 0, last_unit_ = 0;
+  int first_ = 0, vectors_ = 0, pair_ = 0;
+  std::int64_t step_ = 0, depth_ = 0, outputs_ = 0;
   const std::uint32_t* a_ = nullptr;
   const std::uint32_t* b_ = nullptr;
-  std::int64_t a_row_ = 0, a_step_ = 0, b_step_ = 0;
+  std::int64_t a_part_ = 0, b_part_ = 0, a_row_ = 0;
   float* out_ = nullptr;
 };
 
@@ -238,25 +238,28 @@ class TileWork {
 template <class T>
 class Companion {
  public:
-  HWY_INLINE Companion(TileWork<T> first, TileWork<T> second, std::int64_t calls)
-      : work_{first, second}, rate_(first.steps() + second.steps()), calls_(calls) {}
+  HWY_INLINE Companion(TileWork<T, true> values, TileWork<T, false> scores, std::int64_t calls)
+      : values_(values), scores_(scores), rate_(values.steps() + scores.steps()), calls_(calls) {}
   /// To be called `calls` times.
   HWY_INLINE void advance() {
-    for (credit_ += rate_; credit_ >= calls_; credit_ -= calls_) step();
+    for (credit_ += rate_; credit_ >= calls_; credit_ -= calls_) {
+      if (!values_.done()) {
+        values_.step();
+      } else if (!scores_.done()) {
+        scores_.step();
+      }
+    }
   }
   HWY_INLINE void finish() {
-    while (at_ < 2) step();
+    values_.finish();
+    scores_.finish();
   }
 
  private:
-  HWY_INLINE void step() {
-    while (at_ < 2 && work_[at_].done()) ++at_;
-    if (at_ < 2) work_[at_].step();
-  }
-  TileWork<T> work_[2];
+  TileWork<T, true> values_;
+  TileWork<T, false> scores_;
   std::int64_t rate_, calls_;
   std::int64_t credit_ = 0;
-  int at_ = 0;
 };
 
 template <class T>
@@ -278,7 +281,7 @@ HWY_INLINE void pack_queries(const Walk& w, const Packed& packed, std::int64_t p
       for (std::int64_t c = 0; c < dim / 32; ++c) {
         transpose_tile(packed.rows + part * 16 * pairs + c * 16, pairs,
                        packed.q + part * packed.q_part + panel * kPanelRows * pairs +
-                           (c * kVectors + vector) * kTilePairs);
+                           (c * kPanelVectors + vector) * kTilePairs);
       }
     }
   }
@@ -351,28 +354,22 @@ HWY_INLINE float plain_factor(const Problem& p) {
   return !modified && factor > 0 ? factor : 0.0F;
 }
 
-/// Scales (unless the scores are plain), changes and hides the scores of a panel.
-HWY_INLINE void prepare_scores(const Walk& w, const Seat& seat, std::int64_t tile_first, float* scores) {
+/// Scales (unless the scores are plain), changes and hides the scores of a panel's 32 keys from `key` on.
+HWY_INLINE void prepare_scores(const Walk& w, const Seat& seat, std::int64_t tile_first, std::int64_t key,
+                               float* scores) {
   const Floats d;
-  const Reach<kVectors>& reach = seat.reach;
+  const Reach<kPanelVectors>& reach = seat.reach;
   const bool plain = plain_factor(w.p) > 0;
+  const bool cut = key < reach.whole_from || key >= reach.whole_to;
+  if (plain && !cut) return;
   if (!plain) {
-    const Vec factor =
-        hn::Set(d, w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e));
-    for (std::int64_t n = reach.from * kPanelRows; n < reach.to * kPanelRows; n += 16) {
+    const Vec factor = hn::Set(d, w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e));
+    for (std::int64_t n = 0; n < kUnit * kPanelRows; n += 16) {
       hn::StoreU(hn::Mul(factor, hn::LoadU(d, scores + n)), d, scores + n);
     }
   }
-  for_each_stretch(reach.from, reach.ends, [&](auto first, std::int64_t begin, std::int64_t end) HWY_ATTR {
-    const std::int64_t edges[] = {begin, std::clamp(reach.whole_from, begin, end),
-                                  std::clamp(reach.whole_to, begin, end), end};
-    for (int part = 0; part < 3; ++part) {
-      const bool cut = part != 1;
-      if (edges[part] == edges[part + 1] || (plain && !cut)) continue;
-      modify_scores<first>(w, seat.panel, scores, tile_first, edges[part], edges[part + 1], cut,
-                           Panel<kVectors>::splat(-kInfinity));
-    }
-  });
+  modify_scores<0>(w, seat.panel, scores - key * kPanelRows, tile_first, key, key + kUnit, cut,
+                   Panel<kPanelVectors>::splat(-kInfinity));
 }
 
 /// Weights of 16 rows: two keys make a pair of each part.
@@ -380,12 +377,12 @@ template <class T>
 HWY_INLINE void store_weights(Vec a, Vec b, std::uint32_t* to, std::int64_t part_stride) {
   const Words dw;
   if constexpr (kParts<T> == 1) {
-    // Rounded to nearest; the instruction leaves the pairs' halves in separate halves of the register.
-    const __m512i interleave = _mm512_set_epi16(
-        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17,
-        1, 16, 0);
-    const __m512i halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b.raw, a.raw));
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(interleave, halves));
+    // To nearest, a tie up. A NaN may lose itself, but the row's sum has it too. The conversion instruction
+    // and the shuffle that it needs took a third of the time of the weights.
+    const WordVec half = hn::Set(dw, 0x8000U);
+    const WordVec low = hn::ShiftRight<16>(hn::Add(hn::BitCast(dw, a), half));
+    const WordVec high = hn::Add(hn::BitCast(dw, b), half);
+    hn::StoreU(hn::OrAnd(low, high, hn::Set(dw, 0xffff0000U)), dw, to);
   } else {
     WordVec low[kParts<T>];
     WordVec high[kParts<T>];
@@ -400,105 +397,149 @@ HWY_INLINE void store_weights(Vec a, Vec b, std::uint32_t* to, std::int64_t part
 constexpr float kHeadroom = 8;
 constexpr std::int64_t kKeysPerCall = 4;  ///< between two looks at the tiles
 
-/// Online softmax of one panel: scores to weights, sums, and the output made ready for them.
-template <class T>
-HWY_NOINLINE void weigh_panel(const Walk& w, const Packed& packed, const Seat& seat, int buffer,
-                              Companion<T>& companion) {
+/// The largest score of 16 rows among 32 keys.
+HWY_INLINE Vec highest_score(const float* column) {
   const Floats d;
-  const Reach<kVectors>& reach = seat.reach;
+  Vec high[4];
+  for (int n = 0; n < 4; ++n) high[n] = hn::LoadU(d, column + n * kPanelRows);
+  for (std::int64_t j = 4; j < kUnit; j += 4) {
+    for (int n = 0; n < 4; ++n) high[n] = hn::Max(high[n], hn::LoadU(d, column + (j + n) * kPanelRows));
+  }
+  return hn::Max(hn::Max(high[0], high[1]), hn::Max(high[2], high[3]));
+}
+
+/// Moves the reference of the panel's weights up to its largest score.
+HWY_NOINLINE void raise_reference(const Walk& w, const Seat& seat, const Vec (&highest)[kPanelVectors]) {
+  const Floats d;
   const std::int64_t first_row = seat.panel * kPanelRows;
-  const float* scores = packed.scores[buffer];
+  for (int v = 0; v < seat.vectors; ++v) {
+    const Vec old_m = hn::LoadU(d, w.state.m + first_row + v * 16);
+    const Vec m = hn::Max(old_m, highest[v]);
+    hn::StoreU(m, d, w.state.m + first_row + v * 16);
+    // A row that has seen nothing yet: any finite reference will do.
+    const Vec reference = hn::IfThenElse(hn::Eq(m, hn::Set(d, -kInfinity)), hn::Zero(d), m);
+    const Vec alpha = vector_exp2(d, hn::Sub(old_m, reference));
+    float* l = w.state.l + first_row + v * 16;
+    hn::StoreU(hn::Mul(alpha, hn::LoadU(d, l)), d, l);
+    float* o = w.state.o + first_row * w.sizes.dim_v + v * 16;
+    for (std::int64_t c = 0; c < w.sizes.dim_v; ++c) {
+      hn::StoreU(hn::Mul(alpha, hn::LoadU(d, o + c * kPanelRows)), d, o + c * kPanelRows);
+    }
+  }
+}
+
+/// Online softmax over a panel's 32 keys from `key` on: scores to weights, and their sums. Weights from
+/// `weighed` on have not met the values yet; that many must before the reference can move.
+template <class T>
+HWY_NOINLINE void weigh_keys(const Walk& w, const Packed& packed, const Seat& seat, std::int64_t key,
+                             const float* scores, std::uint32_t* weights, std::int64_t& weighed,
+                             Companion<T>& companion) {
+  const Floats d;
+  const std::int64_t first_row = seat.panel * kPanelRows;
   const float plain = plain_factor(w.p);
   const Vec factor = hn::Set(d, plain > 0 ? plain : 1.0F);
+  Vec highest[kPanelVectors];
+  bool rises = false;
+  int first = 0;
   for (int v = 0; v < seat.vectors; ++v) {
-    const std::int64_t end = reach.ends[v];
-    const float* column = scores + v * 16;
-    Vec highest = hn::Set(d, -kInfinity);
-    Vec other = highest;
-    for (std::int64_t j = reach.from; j < end; j += 2) {
-      highest = hn::Max(highest, hn::LoadU(d, column + j * kPanelRows));
-      other = hn::Max(other, hn::LoadU(d, column + (j + 1) * kPanelRows));
+    highest[v] = hn::Set(d, -kInfinity);
+    if (seat.reach.ends[v] <= key) {
+      first = v + 1;
+      continue;
     }
-    highest = hn::Mul(factor, hn::Max(highest, other));
-    const Vec old_m = hn::LoadU(d, w.state.m + first_row + v * 16);
-    Vec l = hn::LoadU(d, w.state.l + first_row + v * 16);
-    Vec m = old_m;
-    if (!hn::AllFalse(d, hn::Gt(highest, hn::Add(old_m, hn::Set(d, kHeadroom))))) {
-      m = hn::Max(old_m, highest);
-      hn::StoreU(m, d, w.state.m + first_row + v * 16);
-      // A row that has seen nothing yet: any finite reference will do.
-      const Vec reference = hn::IfThenElse(hn::Eq(m, hn::Set(d, -kInfinity)), hn::Zero(d), m);
-      const Vec alpha = vector_exp2(d, hn::Sub(old_m, reference));
-      l = hn::Mul(l, alpha);
-      float* o = w.state.o + first_row * w.sizes.dim_v + v * 16;
-      for (std::int64_t c = 0; c < w.sizes.dim_v; ++c) {
-        hn::StoreU(hn::Mul(alpha, hn::LoadU(d, o + c * kPanelRows)), d, o + c * kPanelRows);
+    highest[v] = hn::Mul(factor, highest_score(scores + v * 16));
+    const Vec m = hn::LoadU(d, w.state.m + first_row + v * 16);
+    rises |= !hn::AllFalse(d, hn::Gt(highest[v], hn::Add(m, hn::Set(d, kHeadroom))));
+  }
+  if (rises) {
+    TileWork<T, true>::values(w, packed, seat, weighed, key, weights).finish();
+    weighed = key;
+    raise_reference(w, seat, highest);
+    tile_fence();
+  }
+  std::uint32_t* to = weights + key / 2 * kPanelRows;
+  for (int v = 0; v < first; ++v) {
+    for (int part = 0; part < kParts<T>; ++part) {
+      for (std::int64_t j = 0; j < kUnit / 2; ++j) {
+        hn::StoreU(hn::Zero(Words()), Words(), to + part * packed.p_part + j * kPanelRows + v * 16);
       }
     }
+  }
+  for (int v = first; v < seat.vectors; ++v) {
+    Vec m = hn::LoadU(d, w.state.m + first_row + v * 16);
     m = hn::IfThenElse(hn::Eq(m, hn::Set(d, -kInfinity)), hn::Zero(d), m);
-    std::uint32_t* to = packed.p[buffer] + v * 16;
-    Vec even = hn::Zero(d);
-    Vec odd = even;
-    for (std::int64_t j = reach.from; j < end; j += kKeysPerCall) {
+    const float* column = scores + v * 16;
+    Vec even = hn::LoadU(d, w.state.l + first_row + v * 16);
+    Vec odd = hn::Zero(d);
+    for (std::int64_t j = 0; j < kUnit; j += kKeysPerCall) {
       for (std::int64_t pair = j; pair < j + kKeysPerCall; pair += 2) {
         const Vec a = vector_exp2(d, hn::MulSub(factor, hn::LoadU(d, column + pair * kPanelRows), m));
         const Vec b = vector_exp2(d, hn::MulSub(factor, hn::LoadU(d, column + (pair + 1) * kPanelRows), m));
         even = hn::Add(even, a);
         odd = hn::Add(odd, b);
-        store_weights<T>(a, b, to + pair / 2 * kPanelRows, packed.p_part);
+        store_weights<T>(a, b, to + pair / 2 * kPanelRows + v * 16, packed.p_part);
       }
       companion.advance();
     }
-    hn::StoreU(hn::Add(l, hn::Add(even, odd)), d, w.state.l + first_row + v * 16);
-    for (int part = 0; part < kParts<T>; ++part) {
-      for (std::int64_t j = end; j < reach.to; j += 2) {
-        hn::StoreU(hn::Zero(Words()), Words(), to + part * packed.p_part + j / 2 * kPanelRows);
-      }
-    }
+    hn::StoreU(hn::Add(even, odd), d, w.state.l + first_row + v * 16);
   }
+  companion.finish();
+  tile_fence();
 }
 
-/// One tile of keys against all panels: while the vectors weigh one panel's scores, the tiles add the values of
-/// the one before and score the one after.
+/// One tile of keys against all panels, 32 keys of a panel at a time: while the vectors weigh these, the tiles
+/// score the next and add the values of the panel before.
 template <class T>
 HWY_INLINE void attend_tile(const Walk& w, const Packed& packed, std::int64_t panels, std::int64_t tile_first,
                             std::int64_t tile_keys) {
+  using Scores = TileWork<T, false>;
+  using Values = TileWork<T, true>;
   const auto take_seat = [&](std::int64_t panel, Seat& seat) HWY_ATTR {
     for (; panel < panels; ++panel) {
       const std::int64_t rows = std::min(w.block.rows - panel * kPanelRows, kPanelRows);
       seat = {panel, static_cast<int>((rows + 15) / 16),
-              Reach<kVectors>(w, panel, tile_first, tile_keys, kUnit)};
+              Reach<kPanelVectors>(w, panel, tile_first, tile_keys, kUnit)};
       if (!seat.reach.empty()) return true;
     }
     return false;
   };
-  Seat seats[3];
-  std::int64_t turn = 0;
+  Seat seats[2];
   bool present = take_seat(0, seats[0]);
-  if (present) Companion<T>(TileWork<T>::scores(w, packed, seats[0], 0), TileWork<T>(), 1).finish();
-  TileWork<T> values;
-  for (; present; ++turn) {
-    const Seat& seat = seats[turn % 3];
-    const int buffer = static_cast<int>(turn % 2);
-    Seat& next = seats[(turn + 1) % 3];
+  int turn = 0;  // of the buffers for scores
+  if (present) Scores::scores(w, packed, seats[0], seats[0].reach.from, packed.scores[0]).finish();
+  Values values;
+  for (int n = 0; present; n = 1 - n) {
+    const Seat& seat = seats[n];
+    Seat& next = seats[1 - n];
+    const Reach<kPanelVectors>& reach = seat.reach;
     present = take_seat(seat.panel + 1, next);
-    const TileWork<T> scores =
-        present ? TileWork<T>::scores(w, packed, next, 1 - buffer) : TileWork<T>();
-    std::int64_t calls = 0;
-    for (int v = 0; v < seat.vectors; ++v) calls += (seat.reach.ends[v] - seat.reach.from) / kKeysPerCall;
-    Companion<T> companion(values, scores, calls);
-    const Reach<kVectors>& reach = seat.reach;
-    if (w.p.mask == MaskKind::none || load_bias(w, seat.panel, tile_first, reach.from, reach.to, tile_keys)) {
-      prepare_scores(w, seat, tile_first, packed.scores[buffer]);
-      weigh_panel<T>(w, packed, seat, buffer, companion);
-      values = TileWork<T>::values(w, packed, seat, buffer);
-    } else {
-      values = TileWork<T>();
+    if (w.p.mask != MaskKind::none &&
+        !load_bias(w, seat.panel, tile_first, reach.from, reach.to, tile_keys)) {
+      values.finish();
+      values = Values();
+      if (present) Scores::scores(w, packed, next, next.reach.from, packed.scores[turn]).finish();
+      continue;
     }
-    companion.finish();
-    tile_fence();
+    std::int64_t weighed = reach.from;
+    for (std::int64_t key = reach.from; key < reach.to; key += kUnit) {
+      float* scores = packed.scores[turn];
+      turn = 1 - turn;
+      const bool last = key + kUnit == reach.to;
+      const std::int64_t rounds = (reach.to - key) / kUnit;
+      Values some = values;
+      values = some.split_off((values.outputs() + rounds - 1) / rounds);
+      Scores following;
+      if (!last) following = Scores::scores(w, packed, seat, key + kUnit, packed.scores[turn]);
+      if (last && present) following = Scores::scores(w, packed, next, next.reach.from, packed.scores[turn]);
+      prepare_scores(w, seat, tile_first, key, scores);
+      int vectors = 0;
+      for (int v = 0; v < seat.vectors; ++v) vectors += reach.ends[v] > key ? 1 : 0;
+      Companion<T> companion(some, following, vectors * kUnit / kKeysPerCall);
+      weigh_keys<T>(w, packed, seat, key, scores, packed.p[n], weighed, companion);
+    }
+    values = Values::values(w, packed, seat, weighed, reach.to, packed.p[n]);
   }
-  Companion<T>(values, TileWork<T>(), 1).finish();
+  values.finish();
 }
 
 /// Whether all numbers were finite (or need not be); if not, the state is of no use.
@@ -572,11 +613,27 @@ bool compiled() {
   return true;
 }
 std::int64_t scratch_floats(const Problem& p, const blocked::Sizes& sizes) {
-  return sizes.scratch + N_AVX3::packed_words(p, sizes);
+  const blocked::Sizes plain(p, sizes.rows, sizes.key_tile);
+  return std::max(sizes.scratch + N_AVX3::packed_words(p, sizes), plain.scratch + plain.state);
 }
 void attend(const blocked::RowBlock& block, const blocked::Sizes& sizes, float* scratch,
             const blocked::State& state) {
-  if (!N_AVX3::attend_block(block, sizes, scratch, state)) blocked::attend(block, sizes, scratch, state);
+  if (N_AVX3::attend_block(block, sizes, scratch, state)) return;
+  const blocked::Sizes plain(*block.problem, sizes.rows, sizes.key_tile);
+  const blocked::State other = blocked::state_at(plain, scratch + plain.scratch);
+  blocked::attend(block, plain, scratch, other);
+  // The same rows in other panels.
+  std::copy_n(other.m, block.rows, state.m);
+  std::copy_n(other.l, block.rows, state.l);
+  for (std::int64_t row = 0; row < block.rows; ++row) {
+    const auto at = [row](const blocked::Sizes& s) {
+      const std::int64_t in_panel = row % s.panel_rows;
+      return (row - in_panel) * s.dim_v + in_panel;
+    };
+    for (std::int64_t c = 0; c < block.problem->dim_v; ++c) {
+      state.o[at(sizes) + c * sizes.panel_rows] = other.o[at(plain) + c * plain.panel_rows];
+    }
+  }
 }
 void split(const float* from, int parts, float* to) {
   N_AVX3::split_numbers(from, parts, to);

@@ -15,12 +15,13 @@ namespace saccade::amx {
 
 /// Keys and dimensions are handled in multiples of this: the depth of a tile, and two tiles' rows.
 inline constexpr std::int64_t kUnit = 32;
-inline constexpr int kMaxParts = 3;
+/// Rows of a panel: two tiles, too.
+inline constexpr std::int64_t kPanelRows = 32;
 
 /// Whether the compiler knew the tiles. Without them attend() is blocked::attend.
 [[nodiscard]] bool compiled();
 
-/// Floats of scratch that attend() needs, blocked::finish()'s included. `sizes` in units of kUnit.
+/// Floats of scratch that attend() needs, blocked::finish()'s included. `sizes` with kPanelRows and kUnit.
 [[nodiscard]] std::int64_t scratch_floats(const Problem& problem, const blocked::Sizes& sizes);
 
 /// As blocked::attend. A block of f16 or f32 with a number that is not finite goes to that function: cut into

@@ -209,32 +209,23 @@ void attend_block(const RowBlock& block, const Sizes& sizes, float* scratch, con
 }
 
 void merge_blocks(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
-  using All = Panel<kVectors>;
   const Floats d;
-  const std::int64_t panel_rows = rows_per_panel();
-  for (std::int64_t row = 0; row < block.rows; row += panel_rows) {
-    const All a = All::load(state.m + row);
-    const All b = All::load(part.m + row);
-    All l = All::load(state.l + row);
-    const All part_l = All::load(part.l + row);
-    All m;
-    All keep;
-    All take;
-    for (int i = 0; i < kVectors; ++i) {
-      m.v[i] = hn::Max(a.v[i], b.v[i]);
-      const Vec safe = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
-      keep.v[i] = vector_exp2(d, hn::Sub(a.v[i], safe));
-      take.v[i] = vector_exp2(d, hn::Sub(b.v[i], safe));
-      l.v[i] = hn::MulAdd(l.v[i], keep.v[i], hn::Mul(part_l.v[i], take.v[i]));
-    }
-    m.store(state.m + row);
-    l.store(state.l + row);
+  for (std::int64_t row = 0; row < block.rows; row += lane_count()) {
+    const Vec a = hn::LoadU(d, state.m + row);
+    const Vec b = hn::LoadU(d, part.m + row);
+    const Vec m = hn::Max(a, b);
+    const Vec safe = hn::IfThenElse(hn::Eq(m, hn::Set(d, -kInfinity)), hn::Zero(d), m);
+    const Vec keep = vector_exp2(d, hn::Sub(a, safe));
+    const Vec take = vector_exp2(d, hn::Sub(b, safe));
+    const auto merged = [&](const float* mine, const float* other) HWY_ATTR {
+      return hn::MulAdd(hn::LoadU(d, mine), keep, hn::Mul(hn::LoadU(d, other), take));
+    };
+    hn::StoreU(merged(state.l + row, part.l + row), d, state.l + row);
+    hn::StoreU(m, d, state.m + row);
+    const std::int64_t in_panel = row % sizes.panel_rows;
     for (std::int64_t c = 0; c < sizes.dim_v; ++c) {
-      const std::int64_t at = row * sizes.dim_v + c * panel_rows;
-      All x = All::load(state.o + at);
-      const All y = All::load(part.o + at);
-      for (int i = 0; i < kVectors; ++i) x.v[i] = hn::MulAdd(x.v[i], keep.v[i], hn::Mul(y.v[i], take.v[i]));
-      x.store(state.o + at);
+      const std::int64_t at = (row - in_panel) * sizes.dim_v + c * sizes.panel_rows + in_panel;
+      hn::StoreU(merged(state.o + at, part.o + at), d, state.o + at);
     }
   }
 }
@@ -243,7 +234,7 @@ template <class T>
 HWY_INLINE void finish_typed(const RowBlock& block, const Sizes& sizes, float* rows_f32, const State& state) {
   const Problem& p = *block.problem;
   const Tensors& t = *block.tensors;
-  const std::int64_t panel_rows = rows_per_panel();
+  const std::int64_t panel_rows = sizes.panel_rows;
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t in_panel = r % panel_rows;
     if (in_panel == 0) {
@@ -285,14 +276,18 @@ Geometry geometry() {
   return HWY_DYNAMIC_DISPATCH(this_geometry)();
 }
 
-Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys, std::int64_t unit) {
-  const auto [panel_rows, group] = geometry();
-  const auto pad = [](std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; };
+Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys)
+    : Sizes(p, max_rows, max_keys, geometry().panel_rows, geometry().group) {}
+
+Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys, std::int64_t rows_of_panel,
+             std::int64_t unit)
+    : panel_rows(rows_of_panel) {
+  const auto pad = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
   constexpr std::int64_t kCacheLine = 16;  // floats; keeps every array aligned to one
   rows = pad(max_rows, panel_rows);
-  key_tile = pad(pad(max_keys, unit), group);
-  dim_qk = pad(pad(p.dim_qk, unit), group);
-  dim_v = pad(pad(p.dim_v, unit), group);
+  key_tile = pad(max_keys, unit);
+  dim_qk = pad(p.dim_qk, unit);
+  dim_v = pad(p.dim_v, unit);
   state_o = pad(rows * dim_v, kCacheLine);
   limits = pad(rows, kCacheLine);
   state = state_o + 2 * limits;

@@ -44,7 +44,7 @@ struct Walk {
         state(soft),
         p(*row_block.problem),
         t(*row_block.tensors),
-        panel_rows(rows_per_panel()) {
+        panel_rows(all_sizes.panel_rows) {
     const auto take = [&scratch](std::int64_t count) {
       float* at = scratch;
       scratch += count;
