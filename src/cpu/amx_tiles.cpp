@@ -305,10 +305,10 @@ HWY_INLINE float plain_factor(const Problem& p) {
 }
 
 /// Scales (unless the scores are plain), changes and hides the scores of a panel.
-HWY_INLINE void prepare_scores(const Walk& w, const Packed& packed, const Seat& seat, std::int64_t tile_first) {
+HWY_INLINE void prepare_scores(const Walk& w, const Packed& packed, const Seat& seat, std::int64_t tile_first,
+                               bool plain) {
   const Floats d;
   const Reach<kPanelVectors>& reach = seat.reach;
-  const bool plain = plain_factor(w.p) > 0;
   if (!plain) {
     const Vec factor = hn::Set(d, w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e));
     for (std::int64_t n = reach.from * kPanelRows; n < reach.to * kPanelRows; n += 16) {
@@ -361,10 +361,9 @@ HWY_INLINE Vec highest_score(const float* column, std::int64_t keys) {
 
 /// Online softmax of one panel: scores to weights, their sums, and the output made ready for them.
 template <class T>
-HWY_INLINE void weigh_keys(const Walk& w, const Packed& packed, const Seat& seat) {
+HWY_INLINE void weigh_keys(const Walk& w, const Packed& packed, const Seat& seat, float plain) {
   const Floats d;
   const Reach<kPanelVectors>& reach = seat.reach;
-  const float plain = plain_factor(w.p);
   const Vec factor = hn::Set(d, plain > 0 ? plain : 1.0F);
   const Vec nothing = hn::Set(d, -kInfinity);
   for (int v = 0; v < seat.vectors; ++v) {
@@ -416,15 +415,15 @@ HWY_INLINE void weigh_keys(const Walk& w, const Packed& packed, const Seat& seat
 /// units run at half their rate for as long as tiles are being multiplied (docs/kernels/cpu.md).
 template <class T>
 HWY_NOINLINE void attend_panel(const Walk& w, const Packed& packed, std::int64_t panel, std::int64_t tile_first,
-                               std::int64_t tile_keys) {
+                               std::int64_t tile_keys, float plain) {
   const std::int64_t rows = std::min(w.block.rows - panel * kPanelRows, kPanelRows);
   const Seat seat{panel, rows > 16 ? 2 : 1, Reach<kPanelVectors>(w, panel, tile_first, tile_keys, kUnit)};
   const Reach<kPanelVectors>& reach = seat.reach;
   if (reach.empty()) return;
   if (w.p.mask != MaskKind::none && !load_bias(w, panel, tile_first, reach.from, reach.to, tile_keys)) return;
   score_keys<T>(w, packed, seat);
-  prepare_scores(w, packed, seat, tile_first);
-  weigh_keys<T>(w, packed, seat);
+  prepare_scores(w, packed, seat, tile_first, plain > 0);
+  weigh_keys<T>(w, packed, seat, plain);
   tile_fence();
   add_values<T>(w, packed, seat);
 }
@@ -434,6 +433,7 @@ template <class T>
 HWY_NOINLINE bool attend_typed(const Walk& w, const Packed& packed) {
   const TileScope tiles;
   const std::int64_t panels = (w.block.rows + kPanelRows - 1) / kPanelRows;
+  const float plain = plain_factor(w.p);
   FiniteCheck finite;
   pack_queries<T>(w, packed, panels, finite);
   start_rows(w, panels);
@@ -445,7 +445,9 @@ HWY_NOINLINE bool attend_typed(const Walk& w, const Packed& packed) {
     pack_values<T>(w, packed, first, count, finite);
     tile_fence();
     if (!finite.passed()) return false;
-    for (std::int64_t panel = 0; panel < panels; ++panel) attend_panel<T>(w, packed, panel, first, count);
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
+      attend_panel<T>(w, packed, panel, first, count, plain);
+    }
   }
   return true;
 }

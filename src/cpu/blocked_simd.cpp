@@ -235,13 +235,14 @@ HWY_INLINE void finish_typed(const RowBlock& block, const Sizes& sizes, float* r
   const Problem& p = *block.problem;
   const Tensors& t = *block.tensors;
   const std::int64_t panel_rows = sizes.panel_rows;
+  const std::int64_t group = p.group();
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t in_panel = r % panel_rows;
     if (in_panel == 0) {
       transpose(state.o + r * sizes.dim_v, panel_rows, sizes.dim_v, panel_rows, rows_f32, sizes.dim_v);
     }
-    const std::int64_t query = (block.first_row + r) / p.group();
-    const std::int64_t head = block.head_kv * p.group() + (block.first_row + r) % p.group();
+    const std::int64_t query = (block.first_row + r) / group;
+    const std::int64_t head = block.head_kv * group + (block.first_row + r) % group;
     const float weight = finish_row(p, t, block.sequence, head, query, state.m[r], state.l[r]);
     T* to = static_cast<T*>(t.o) + query_offset(p, p.o, block.sequence, head, query);
     store_row(rows_f32 + in_panel * sizes.dim_v, p.dim_v, weight, to);

@@ -34,6 +34,7 @@ struct Walk {
   const Problem& p;
   const Tensors& t;
   std::int64_t panel_rows;
+  std::int64_t group;  // query heads of a key head: a division that rows should not repeat
   float *q, *rows_f32, *scores, *key_tile, *value_tile, *bias;
   float *begin, *end;  // of each row, relative to the tile
   float *slopes, *diagonals;
@@ -44,7 +45,8 @@ struct Walk {
         state(soft),
         p(*row_block.problem),
         t(*row_block.tensors),
-        panel_rows(all_sizes.panel_rows) {
+        panel_rows(all_sizes.panel_rows),
+        group(p.group()) {
     const auto take = [&scratch](std::int64_t count) {
       float* at = scratch;
       scratch += count;
@@ -62,9 +64,12 @@ struct Walk {
     diagonals = take(sizes.limits);
   }
 
-  [[nodiscard]] HWY_INLINE std::int64_t query(std::int64_t row) const { return (block.first_row + row) / p.group(); }
+  [[nodiscard]] HWY_INLINE std::int64_t query(std::int64_t row) const {
+    const std::int64_t at = block.first_row + row;
+    return group == 1 ? at : at / group;
+  }
   [[nodiscard]] HWY_INLINE std::int64_t head(std::int64_t row) const {
-    return block.head_kv * p.group() + (block.first_row + row) % p.group();
+    return group == 1 ? block.head_kv : block.head_kv * group + (block.first_row + row) % group;
   }
   /// The keys row `row` sees among the block's.
   [[nodiscard]] HWY_INLINE KeyRange visible(std::int64_t row) const {
@@ -76,13 +81,16 @@ struct Walk {
 
 /// Before the first tile of keys: every row's place, and an empty softmax.
 HWY_INLINE void start_rows(const Walk& w, std::int64_t panels) {
-  for (std::int64_t r = 0; r < panels * w.panel_rows; ++r) {
+  const std::int64_t rows = panels * w.panel_rows;
+  std::fill_n(w.state.m, rows, -kInfinity);
+  std::fill_n(w.state.l, rows, 0.0F);
+  std::fill_n(w.slopes, rows, 0.0F);
+  std::fill_n(w.diagonals, rows, 0.0F);
+  for (std::int64_t r = 0; w.p.alibi && r < rows; ++r) {
     const std::int64_t row = std::min(r, w.block.rows - 1);
     const std::int64_t slope = w.block.sequence.batch * w.p.alibi_batch_stride + w.head(row);
-    w.slopes[r] = w.p.alibi ? kLog2e * w.t.alibi_slopes[slope] : 0.0F;
+    w.slopes[r] = kLog2e * w.t.alibi_slopes[slope];
     w.diagonals[r] = static_cast<float>(w.query(row) + w.block.sequence.diagonal);
-    w.state.m[r] = -kInfinity;
-    w.state.l[r] = 0;
   }
   std::fill_n(w.state.o, panels * w.sizes.dim_v * w.panel_rows, 0.0F);
 }
