@@ -1,4 +1,5 @@
-// The AMX kernel's host side: whether the machine has the tiles, the configuration, and the row of the registry.
+// The AMX kernel's host side: whether the machine has the tiles, the configuration, and the row of the
+// registry.
 #include <algorithm>
 #include <fmt/format.h>
 // clang-format off
@@ -74,16 +75,21 @@ std::optional<std::string> missing() {
 }
 
 constexpr std::int64_t kMaxPanels = 64;
-constexpr int kKeyTile = 128;
 
-/// Rows per block: the more rows, the more often a packed tile of keys is used; but every thread needs blocks,
-/// and some more to even out their lengths.
+/// Rows per block: the more rows, the more often a packed tile of keys is used; but every thread needs
+/// blocks, and some more to even out their lengths.
 int choose_rows(const Problem& p, int threads) {
-  constexpr std::int64_t panel_rows = amx::kPanelRows;
+  constexpr std::int64_t kPanelRows = amx::kPanelRows;
   std::int64_t panels = 16;
-  while (panels > 2 && row_blocks(p, panels * panel_rows) < std::int64_t{4} * threads) panels /= 2;
-  const std::int64_t needed = divide_up(std::max<std::int64_t>(p.group() * p.len_q, 1), panel_rows);
-  return static_cast<int>(std::min(panels, needed) * panel_rows);
+  while (panels > 2 && row_blocks(p, panels * kPanelRows) < std::int64_t{4} * threads) panels /= 2;
+  const std::int64_t needed = divide_up(std::max<std::int64_t>(p.group() * p.len_q, 1), kPanelRows);
+  return static_cast<int>(std::min(panels, needed) * kPanelRows);
+}
+
+/// Keys and values of a tile beside scores and output in the first-level cache (8% at dim 64); for wider
+/// heads the output's way to the tiles and back counts for more.
+int choose_key_tile(const Problem& p) {
+  return p.dtype == DType::bf16 && std::max(p.dim_qk, p.dim_v) <= 64 ? 64 : 128;
 }
 
 std::optional<std::string> reject(const Problem& p, const Machine&) {
@@ -91,13 +97,30 @@ std::optional<std::string> reject(const Problem& p, const Machine&) {
   return missing();
 }
 
+/// Where cpu_blocked was measured to be as fast or faster (docs/kernels/cpu.md).
+std::optional<std::string> decline(const Problem& p, const Machine&) {
+  const std::int64_t rows = p.group() * p.len_q;
+  const std::int64_t least = p.dtype == DType::f32 ? 256 : 16;
+  if (rows < least) {
+    return fmt::format("{} query rows share a key head; packing {} pays from {} on", rows, to_string(p.dtype),
+                       least);
+  }
+  const auto padded = [](std::int64_t dim) { return divide_up(dim, amx::kUnit) * amx::kUnit; };
+  const std::int64_t wide = padded(p.dim_qk) + padded(p.dim_v);
+  if (p.dtype == DType::f32 && 4 * wide > 5 * (p.dim_qk + p.dim_v)) {
+    return fmt::format("the padding of dims {} and {} to multiples of {} does not pay in f32", p.dim_qk,
+                       p.dim_v, amx::kUnit);
+  }
+  return std::nullopt;
+}
+
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
   Config given(text);
   RowBlockConfig config{};
   config.threads = given.take("threads", worthwhile_threads(p, machine.threads), 1, machine.threads);
-  config.rows = given.take("rows", choose_rows(p, config.threads), 1,
-                           static_cast<int>(kMaxPanels * amx::kPanelRows));
-  config.key_tile = given.take("key_tile", kKeyTile, 1, kMaxKeyTile);
+  config.rows =
+      given.take("rows", choose_rows(p, config.threads), 1, static_cast<int>(kMaxPanels * amx::kPanelRows));
+  config.key_tile = given.take("key_tile", choose_key_tile(p), 1, kMaxKeyTile);
   config.splits =
       given.take("splits", choose_splits(p, config.threads, config.rows, config.key_tile), 1, kMaxKeySplits);
   if (Status status = given.finish("cpu_amx"); !status.ok()) return status;
@@ -115,11 +138,13 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
 }  // namespace
 
 const Kernel& cpu_amx() {
-  static const Kernel kRow{.name = "cpu_amx",
-                           .summary = "matrix tiles of bf16 parts, SIMD over query rows, blocked online softmax",
-                           .device = DeviceKind::cpu,
-                           .reject = reject,
-                           .prepare = prepare};
+  static const Kernel kRow{
+      .name = "cpu_amx",
+      .summary = "matrix tiles of bf16 parts, SIMD over query rows, blocked online softmax",
+      .device = DeviceKind::cpu,
+      .reject = reject,
+      .prepare = prepare,
+      .decline = decline};
   return kRow;
 }
 

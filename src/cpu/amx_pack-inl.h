@@ -26,7 +26,9 @@ constexpr std::int64_t kTilePairs = 256;
 
 /// bf16 numbers that hold a number of the storage type exactly.
 template <class T>
-constexpr int kParts = std::is_same_v<T, BF16> ? 1 : std::is_same_v<T, F16> ? 2 : 3;
+constexpr int kParts = std::is_same_v<T, BF16>  ? 1
+                       : std::is_same_v<T, F16> ? 2
+                                                : 3;
 
 /// Cuts by truncation, largest part first: the remainders are exact, all parts have x's sign, and nothing
 /// overflows that did not before. Each part lies in the upper half of its word.

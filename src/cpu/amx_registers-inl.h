@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
 
-// Tiles 0 to 3 are accumulators, two rows of tiles by two columns; the factors of each two have registers too.
+// Tiles 0 to 3 are accumulators, two rows of tiles by two columns; the factors of each two have registers
+// too.
 constexpr int kFactorA = 4;
 constexpr int kFactorB = 6;
 

@@ -63,11 +63,11 @@ struct Products<float> {  // what is left out is 2^-24 of the whole
 /// Packed operands and where they lie, in pairs of bf16 numbers. Tiles are contiguous.
 struct Packed {
   std::int64_t q_part, k_part, v_part, p_part;  // distance between parts
-  std::uint32_t *q;                             // [part][panel][dim / 32][vector] tiles
-  std::uint32_t *k;                             // [part][key / 16][dim / 32] tiles
-  std::uint32_t *v;                             // [part][dim / 16][key / 32] tiles
-  std::uint32_t *p;                             // [part][key / 2][panel rows]
-  std::uint32_t *rows;                          // [part][16][largest dim]: on their way to a transposition
+  std::uint32_t* q;                             // [part][panel][dim / 32][vector] tiles
+  std::uint32_t* k;                             // [part][key / 16][dim / 32] tiles
+  std::uint32_t* v;                             // [part][dim / 16][key / 32] tiles
+  std::uint32_t* p;                             // [part][key / 2][panel rows]
+  std::uint32_t* rows;                          // [part][16][largest dim]: on their way to a transposition
   float* scores;                                // [key][panel rows]
   std::int64_t words;                           // all of it
 
@@ -116,7 +116,8 @@ struct Factors {
 /// Adds to the accumulators of a set the products of all pairs of parts, over `depth` steps of 32. a is
 /// [part][step].
 template <const auto& kProducts, int kSet>
-HWY_INLINE void multiply(const Factors& f, const std::uint32_t* a, std::int64_t depth, int first, int vectors) {
+HWY_INLINE void multiply(const Factors& f, const std::uint32_t* a, std::int64_t depth, int first,
+                         int vectors) {
   const std::uint32_t* b = f.b;
   for (std::int64_t step = 0; step < depth; ++step, a += kTilePairs, b += f.b_step) {
     PartPair loaded{-1, -1};
@@ -127,16 +128,16 @@ HWY_INLINE void multiply(const Factors& f, const std::uint32_t* a, std::int64_t 
         if (first == 0) tile_load<kFactorB>(part, f.b_stride_bytes);
         if (vectors == 2) tile_load<kFactorB + 1>(part + f.b_vector, f.b_stride_bytes);
       }
-      for_each_accumulator<kSet>(first, vectors, [](auto tile, int) HWY_ATTR {
-        tile_multiply_add<decltype(tile)::value>();
-      });
+      for_each_accumulator<kSet>(first, vectors,
+                                 [](auto tile, int) HWY_ATTR { tile_multiply_add<decltype(tile)::value>(); });
       loaded = pair;
     }
   }
 }
 
-/// Sixteen rows of a result of 2 * `pairs` times sixteen. The two sets of accumulators take turns, and a set is
-/// stored after the other has been given work: a store waits for its last product (10.5 and 8.2 ns a product).
+/// Sixteen rows of a result of 2 * `pairs` times sixteen. The two sets of accumulators take turns, and a set
+/// is stored after the other has been given work: a store waits for its last product (10.5 and 8.2 ns a
+/// product).
 template <class Compute, class Store>
 HWY_INLINE void take_turns(std::int64_t pairs, const Compute& compute, const Store& store) {
   using First = std::integral_constant<int, 0>;
@@ -165,21 +166,22 @@ HWY_INLINE void score_keys(const Walk& w, const Packed& packed, const Seat& seat
   const auto first = [&](std::int64_t n) {
     return seat.vectors == 2 && seat.reach.ends[0] <= (from + n) * 16 ? 1 : 0;
   };
-  take_turns(
-      (seat.reach.to - seat.reach.from) / kUnit,
-      [&](auto set, std::int64_t n) HWY_ATTR {
-        constexpr int kSet = decltype(set)::value;
-        for_each_accumulator<kSet>(first(n), seat.vectors,
-                                   [](auto tile, int) HWY_ATTR { tile_zero<decltype(tile)::value>(); });
-        multiply<Products<T>::kScores, kSet>(f, packed.k + (from + n) * depth * kTilePairs, depth, first(n),
-                                             seat.vectors);
-      },
-      [&](auto set, std::int64_t n) HWY_ATTR {
-        float* to = packed.scores + (from + n) * 16 * kPanelRows;
-        for_each_accumulator<decltype(set)::value>(first(n), seat.vectors, [&](auto tile, int vector) HWY_ATTR {
-          tile_store<decltype(tile)::value>(to + vector * 16, kPanelBytes);
-        });
-      });
+  take_turns((seat.reach.to - seat.reach.from) / kUnit,
+             [&](auto set, std::int64_t n) HWY_ATTR {
+               constexpr int kSet = decltype(set)::value;
+               for_each_accumulator<kSet>(first(n), seat.vectors, [](auto tile, int) HWY_ATTR {
+                 tile_zero<decltype(tile)::value>();
+               });
+               multiply<Products<T>::kScores, kSet>(f, packed.k + (from + n) * depth * kTilePairs, depth,
+                                                    first(n), seat.vectors);
+             },
+             [&](auto set, std::int64_t n) HWY_ATTR {
+               float* to = packed.scores + (from + n) * 16 * kPanelRows;
+               for_each_accumulator<decltype(set)::value>(
+                   first(n), seat.vectors, [&](auto tile, int vector) HWY_ATTR {
+                     tile_store<decltype(tile)::value>(to + vector * 16, kPanelBytes);
+                   });
+             });
 }
 
 /// o^T += V^T p^T for the keys that the panel sees.
@@ -220,8 +222,8 @@ HWY_INLINE void pack_queries(const Walk& w, const Packed& packed, std::int64_t p
     for (std::int64_t r = 0; r < 16; ++r) {
       const std::int64_t row = first + r;
       const T* from = row < w.block.rows
-                          ? static_cast<const T*>(w.t.q) + query_offset(w.p, w.p.q, w.block.sequence,
-                                                                        w.head(row), w.query(row))
+                          ? static_cast<const T*>(w.t.q) +
+                                query_offset(w.p, w.p.q, w.block.sequence, w.head(row), w.query(row))
                           : nullptr;
       pack_row(from, w.p.dim_qk, dim, packed.rows + r * pairs, 16, 16 * pairs, finite);
     }
@@ -344,8 +346,8 @@ HWY_INLINE void store_weights(Vec a, Vec b, std::uint32_t* to, std::int64_t part
   }
 }
 
-/// A maximum this much (in base 2) above the one that weights refer to changes nothing: they may be as large as
-/// 2^8. So the output is hardly ever rescaled after the first tile.
+/// A maximum this much (in base 2) above the one that weights refer to changes nothing: they may be as large
+/// as 2^8. So the output is hardly ever rescaled after the first tile.
 constexpr float kHeadroom = 8;
 
 /// The largest score of 16 rows.
@@ -414,8 +416,8 @@ HWY_INLINE void weigh_keys(const Walk& w, const Packed& packed, const Seat& seat
 /// One panel against one tile of keys. Products and weights take turns on purpose: mixed finely, the vector
 /// units run at half their rate for as long as tiles are being multiplied (docs/kernels/cpu.md).
 template <class T>
-HWY_NOINLINE void attend_panel(const Walk& w, const Packed& packed, std::int64_t panel, std::int64_t tile_first,
-                               std::int64_t tile_keys, float plain) {
+HWY_NOINLINE void attend_panel(const Walk& w, const Packed& packed, std::int64_t panel,
+                               std::int64_t tile_first, std::int64_t tile_keys, float plain) {
   const std::int64_t rows = std::min(w.block.rows - panel * kPanelRows, kPanelRows);
   const Seat seat{panel, rows > 16 ? 2 : 1, Reach<kPanelVectors>(w, panel, tile_first, tile_keys, kUnit)};
   const Reach<kPanelVectors>& reach = seat.reach;
@@ -462,9 +464,8 @@ bool attend_block(const RowBlock& block, const Sizes& sizes, float* scratch, con
 }
 
 std::int64_t packed_words(const Problem& p, const Sizes& sizes) {
-  return with_dtype(p.dtype, [&](auto zero) HWY_ATTR {
-    return Packed(sizes, kParts<decltype(zero)>, nullptr).words;
-  });
+  return with_dtype(p.dtype,
+                    [&](auto zero) HWY_ATTR { return Packed(sizes, kParts<decltype(zero)>, nullptr).words; });
 }
 
 void split_numbers(const float* from, int parts, float* to) {

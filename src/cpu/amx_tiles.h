@@ -1,8 +1,8 @@
 // What the AMX kernel's host side (amx.cpp) asks of its tile side (amx_tiles.cpp).
 //
-// The schedule is cpu_blocked's (blocked_simd.h): lanes over query rows, scores and output transposed, the same
-// state and the same end. The matrix products are done by tiles of bf16 numbers with f32 sums. A wider number
-// is cut into as many bf16 numbers as hold it exactly: one (bf16), two (f16) or three (f32).
+// The schedule is cpu_blocked's (blocked_simd.h): lanes over query rows, scores and output transposed, the
+// same state and the same end. The matrix products are done by tiles of bf16 numbers with f32 sums. A wider
+// number is cut into as many bf16 numbers as hold it exactly: one (bf16), two (f16) or three (f32).
 #pragma once
 
 #include <cstdint>

@@ -53,8 +53,8 @@ struct Sizes {
 
   /// Of attend().
   Sizes(const Problem& problem, std::int64_t rows, std::int64_t key_tile);
-  /// Of another kernel that ends in merge() and finish(): its own panels, which are whole vectors, and keys and
-  /// dimensions in multiples of `unit`.
+  /// Of another kernel that ends in merge() and finish(): its own panels, which are whole vectors, and keys
+  /// and dimensions in multiples of `unit`.
   Sizes(const Problem& problem, std::int64_t rows, std::int64_t key_tile, std::int64_t panel_rows,
         std::int64_t unit);
 };

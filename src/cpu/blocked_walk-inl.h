@@ -1,6 +1,6 @@
 // What the kernels that walk a block of rows over tiles of keys share: who sees what, and what is done to a
-// score before the softmax. Scores are transposed, [keys][rows of a panel]. Compiled once for each instruction
-// set, like simd_math-inl.h.
+// score before the softmax. Scores are transposed, [keys][rows of a panel]. Compiled once for each
+// instruction set, like simd_math-inl.h.
 #if defined(SACCADE_CPU_BLOCKED_WALK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SACCADE_CPU_BLOCKED_WALK_INL_H_
 #undef SACCADE_CPU_BLOCKED_WALK_INL_H_

@@ -77,8 +77,9 @@ TEST_F(Amx, TwoPartsHoldEveryHalfExactly) {
 }
 
 TEST_F(Amx, OddDimensionsAndLengthsArePadded) {
-  for (const char* shape : {"b1 h2 lq33 lk65 dqk1 dv1", "b1 h2 lq17 lk31 dqk33 dv15", "b1 h1 lq50 lk97 dqk80 dv96",
-                            "b1 h2/1 lq40 lk33 dqk31 dv65", "b1 h1 lq35 lk70 dqk256 dv200"}) {
+  for (const char* shape :
+       {"b1 h2 lq33 lk65 dqk1 dv1", "b1 h2 lq17 lk31 dqk33 dv15", "b1 h1 lq50 lk97 dqk80 dv96",
+        "b1 h2/1 lq40 lk33 dqk31 dv65", "b1 h1 lq35 lk70 dqk256 dv200"}) {
     for (const char* words : {"f32", "f16 causal", "bf16 causal-br lse"}) {
       const Problem p = parse_problem(fmt::format("{} {}", shape, words)).value();
       const Verdict verdict = verify(p, kernel_runner({.kernel = "cpu_amx"}), {.seed = 3});
@@ -104,7 +105,8 @@ TEST_F(Amx, NumbersThatAreNotFiniteGiveWhatTheVectorKernelGives) {
           ASSERT_EQ(kind(got.o[n]), kind(expected.o[n])) << dtype << ", " << bad << " in tensor " << tensor;
         }
         for (std::size_t n = 0; n < got.lse.size(); ++n) {
-          ASSERT_EQ(kind(got.lse[n]), kind(expected.lse[n])) << dtype << ", " << bad << " in tensor " << tensor;
+          ASSERT_EQ(kind(got.lse[n]), kind(expected.lse[n]))
+              << dtype << ", " << bad << " in tensor " << tensor;
         }
       }
     }

@@ -24,7 +24,8 @@ TEST(CpuKernels, AreRightOnEveryInstructionSet) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     const OnlyTarget only(target);
-    const FuzzResult result = fuzz(150, 11, {{.kernel = "cpu_decode"}, {.kernel = "cpu_amx"}, {.kernel = "cpu_blocked"}});
+    const FuzzResult result =
+        fuzz(150, 11, {{.kernel = "cpu_decode"}, {.kernel = "cpu_amx"}, {.kernel = "cpu_blocked"}});
     EXPECT_TRUE(result.failures.empty()) << describe_failures(result);
     EXPECT_EQ(result.problems, 150);
   }

@@ -80,7 +80,8 @@ TEST_P(Fuzz, EveryKernelAgreesWithTheOracle) {
       from_environment("SACCADE_FUZZ_SEED", 2024) + static_cast<std::uint64_t>(GetParam());
   const auto count = static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 500));
   std::vector<PlanOptions> of_the_cpu;
-  const Problem plain = Problem::dense(1, 1, 64, 64);  // what a kernel takes if this machine can run it at all
+  const Problem plain =
+      Problem::dense(1, 1, 64, 64);  // what a kernel takes if this machine can run it at all
   for (const KernelInfo& kernel : kernels()) {
     const PlanOptions options{.kernel = std::string(kernel.name)};
     if (kernel.device != DeviceKind::cpu) continue;
