@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <hwy/highway.h>
-#include <immintrin.h>
 #include <type_traits>
 
 #include "cpu/simd_math-inl.h"
@@ -104,33 +103,9 @@ HWY_INLINE void pack_row(const T* from, std::int64_t dim, std::int64_t padded_di
   }
 }
 
-/// to[c][r] = from[r][c], 16 x 16 words, into a tile.
-HWY_INLINE void transpose_tile(const std::uint32_t* HWY_RESTRICT from, std::int64_t stride,
-                               std::uint32_t* HWY_RESTRICT to) {
-  for (int c = 0; c < 16; c += 4) {
-    const auto lines = [&](int first) HWY_ATTR {  // four words of every fourth row
-      const auto quarter = [&](int r) HWY_ATTR {
-        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + r * stride + c));
-      };
-      __m512i x = _mm512_castsi128_si512(quarter(first));
-      x = _mm512_inserti32x4(x, quarter(first + 4), 1);
-      x = _mm512_inserti32x4(x, quarter(first + 8), 2);
-      return _mm512_inserti32x4(x, quarter(first + 12), 3);
-    };
-    const __m512i r0 = lines(0);
-    const __m512i r1 = lines(1);
-    const __m512i r2 = lines(2);
-    const __m512i r3 = lines(3);
-    const __m512i low01 = _mm512_unpacklo_epi32(r0, r1);
-    const __m512i high01 = _mm512_unpackhi_epi32(r0, r1);
-    const __m512i low23 = _mm512_unpacklo_epi32(r2, r3);
-    const __m512i high23 = _mm512_unpackhi_epi32(r2, r3);
-    std::uint32_t* column = to + c * 16;
-    _mm512_storeu_si512(column, _mm512_unpacklo_epi64(low01, low23));
-    _mm512_storeu_si512(column + 16, _mm512_unpackhi_epi64(low01, low23));
-    _mm512_storeu_si512(column + 32, _mm512_unpacklo_epi64(high01, high23));
-    _mm512_storeu_si512(column + 48, _mm512_unpackhi_epi64(high01, high23));
-  }
+/// to[c][r] = from[r][c], 16 x 16 pairs, into a tile.
+HWY_INLINE void transpose_tile(const std::uint32_t* from, std::int64_t stride, std::uint32_t* to) {
+  transpose_16(from, stride, to, 16);
 }
 
 }  // namespace saccade::HWY_NAMESPACE
