@@ -78,9 +78,9 @@ TEST_F(Amx, TwoPartsHoldEveryHalfExactly) {
 
 TEST_F(Amx, OddDimensionsAndLengthsArePadded) {
   for (const char* shape :
-       {"b1 h2 lq33 lk65 dqk1 dv1", "b1 h2 lq17 lk31 dqk33 dv15", "b1 h1 lq50 lk97 dqk80 dv96",
-        "b1 h2/1 lq40 lk33 dqk31 dv65", "b1 h1 lq35 lk70 dqk256 dv200"}) {
-    for (const char* words : {"f32", "f16 causal", "bf16 causal-br lse"}) {
+       {"b1 h2 lq33 lk65 dqk1 dv1", "b1 h2 lq33 lk65 dqk8 dv0 lse", "b1 h2 lq17 lk31 dqk33 dv15",
+        "b1 h1 lq50 lk97 dqk80 dv96", "b1 h2/1 lq40 lk33 dqk31 dv65", "b1 h1 lq35 lk70 dqk256 dv200"}) {
+    for (const char* words : {"f32", "f16 causal", "bf16 causal-br"}) {
       const Problem p = parse_problem(fmt::format("{} {}", shape, words)).value();
       const Verdict verdict = verify(p, kernel_runner({.kernel = "cpu_amx"}), {.seed = 3});
       for (const Failure& failure : verdict.failures) ADD_FAILURE() << to_string(p) << ": " << failure.detail;
