@@ -30,13 +30,6 @@ HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
 namespace {
 
-constexpr std::int64_t kUnit = amx::kUnit;
-constexpr int kPanelVectors = 2;
-constexpr std::int64_t kPanelRows = kPanelVectors * 16;
-static_assert(kPanelRows == amx::kPanelRows);
-constexpr std::int64_t kPanelBytes = kPanelRows * 4;
-constexpr std::int64_t kTileRowBytes = 64;
-
 /// Products of parts that are worth their time. Neighbours share a factor, which then stays in its registers,
 /// and the largest product comes last.
 struct PartPair {
@@ -58,38 +51,6 @@ template <>
 struct Products<float> {  // what is left out is 2^-24 of the whole
   static constexpr PartPair kScores[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
   static constexpr PartPair kValues[] = {{0, 2}, {0, 1}, {1, 1}, {1, 0}, {2, 0}, {0, 0}};
-};
-
-/// Packed operands and where they lie, in pairs of bf16 numbers. Tiles are contiguous.
-struct Packed {
-  std::int64_t q_part, k_part, v_part, p_part;  // distance between parts
-  std::uint32_t* q;                             // [part][panel][dim / 32][vector] tiles
-  std::uint32_t* k;                             // [part][key / 16][dim / 32] tiles
-  std::uint32_t* v;                             // [part][dim / 16][key / 32] tiles
-  std::uint32_t* p;                             // [part][key / 2][panel rows]
-  std::uint32_t* rows;                          // [part][16][largest dim]: on their way to a transposition
-  float* scores;                                // [key][panel rows]
-  std::int64_t words;                           // all of it
-
-  HWY_INLINE Packed(const Sizes& s, int parts, std::uint32_t* memory) {
-    q_part = s.rows * s.dim_qk / 2;
-    k_part = s.key_tile * s.dim_qk / 2;
-    v_part = s.key_tile * s.dim_v / 2;
-    p_part = s.key_tile * kPanelRows / 2;
-    std::uint32_t* at = memory;
-    const auto take = [&at](std::int64_t count) {
-      std::uint32_t* here = at;
-      at += (count + 15) / 16 * 16;
-      return here;
-    };
-    q = take(parts * q_part);
-    k = take(parts * k_part);
-    v = take(parts * v_part);
-    p = take(parts * p_part);
-    rows = take(parts * 16 * std::max(s.dim_qk, s.dim_v));
-    scores = reinterpret_cast<float*>(take(s.key_tile * kPanelRows));
-    words = at - memory;
-  }
 };
 
 /// Calls f(tile, vector) for the accumulators of set kSet and the vectors [first, end).
@@ -212,91 +173,6 @@ HWY_INLINE void add_values(const Walk& w, const Packed& packed, const Seat& seat
           tile_store<decltype(tile)::value>(o + n * 16 * kPanelRows + vector * 16, kPanelBytes);
         });
       });
-}
-
-template <class T>
-HWY_INLINE void pack_queries(const Walk& w, const Packed& packed, std::int64_t panels, FiniteCheck& finite) {
-  const std::int64_t dim = w.sizes.dim_qk;
-  const std::int64_t pairs = dim / 2;
-  for (std::int64_t first = 0; first < panels * kPanelRows; first += 16) {
-    for (std::int64_t r = 0; r < 16; ++r) {
-      const std::int64_t row = first + r;
-      const T* from = row < w.block.rows
-                          ? static_cast<const T*>(w.t.q) +
-                                query_offset(w.p, w.p.q, w.block.sequence, w.head(row), w.query(row))
-                          : nullptr;
-      pack_row(from, w.p.dim_qk, dim, packed.rows + r * pairs, 16, 16 * pairs, finite);
-    }
-    const std::int64_t panel = first / kPanelRows;
-    const std::int64_t vector = first % kPanelRows / 16;
-    for (int part = 0; part < kParts<T>; ++part) {
-      for (std::int64_t c = 0; c < dim / 32; ++c) {
-        transpose_tile(packed.rows + part * 16 * pairs + c * 16, pairs,
-                       packed.q + part * packed.q_part + panel * kPanelRows * pairs +
-                           (c * kPanelVectors + vector) * kTilePairs);
-      }
-    }
-  }
-}
-
-/// Rows of k or v, one after the other.
-template <class T>
-struct KeyRows {
-  const Walk& w;
-  const Strides& strides;
-  const T* base;
-
-  HWY_INLINE KeyRows(const Walk& walk, const void* tensor, const Strides& tensor_strides)
-      : w(walk), strides(tensor_strides), base(static_cast<const T*>(tensor)) {
-    if (w.p.kv_layout != KvLayout::paged) {
-      base += key_offset(w.p, w.t, strides, w.block.sequence, w.block.head_kv, 0);
-    }
-  }
-  [[nodiscard]] HWY_INLINE const T* operator[](std::int64_t key) const {
-    if (w.p.kv_layout != KvLayout::paged) return base + key * strides.row;
-    return base + key_offset(w.p, w.t, strides, w.block.sequence, w.block.head_kv, key);
-  }
-};
-
-/// Keys are factor a as they lie: [16 keys][32 dims] tiles.
-template <class T>
-HWY_INLINE void pack_keys(const Walk& w, const Packed& packed, std::int64_t first, std::int64_t count,
-                          FiniteCheck& finite) {
-  const KeyRows<T> rows(w, w.t.k, w.p.k);
-  const std::int64_t blocks = w.sizes.dim_qk / 32;
-  const std::int64_t padded = (count + kUnit - 1) / kUnit * kUnit;
-  for (std::int64_t j = 0; j < padded; ++j) {
-    pack_row(j < count ? rows[first + j] : nullptr, w.p.dim_qk, w.sizes.dim_qk,
-             packed.k + j / 16 * blocks * kTilePairs + j % 16 * 16, kTilePairs, packed.k_part, finite);
-  }
-}
-
-/// Values are factor a transposed: [16 columns][32 keys] tiles.
-template <class T>
-HWY_INLINE void pack_values(const Walk& w, const Packed& packed, std::int64_t first, std::int64_t count,
-                            FiniteCheck& finite) {
-  const Floats d;
-  const KeyRows<T> rows(w, w.t.v, w.p.v);
-  const std::int64_t dim = w.sizes.dim_v;
-  const std::int64_t v_row = w.sizes.key_tile / kUnit * kTilePairs;
-  for (std::int64_t j = 0; j < count; j += kUnit) {
-    for (std::int64_t r = 0; r < 16; ++r) {
-      const std::int64_t key = j + 2 * r;
-      const T* even = key < count ? rows[first + key] : nullptr;
-      const T* odd = key + 1 < count ? rows[first + key + 1] : nullptr;
-      for (std::int64_t c = 0; c < dim; c += 16) {
-        const Vec a = even == nullptr ? hn::Zero(d) : load_some(even + c, w.p.dim_v - c);
-        const Vec b = odd == nullptr ? hn::Zero(d) : load_some(odd + c, w.p.dim_v - c);
-        store_pairs<T>(a, b, packed.rows + r * dim + c, 16 * dim, finite);
-      }
-    }
-    for (int part = 0; part < kParts<T>; ++part) {
-      for (std::int64_t c = 0; c < dim; c += 16) {
-        transpose_tile(packed.rows + part * 16 * dim + c, dim,
-                       packed.v + part * packed.v_part + c / 16 * v_row + j / kUnit * kTilePairs);
-      }
-    }
-  }
 }
 
 /// What turns a plain score into base 2; 0 when scores are changed before the softmax and scaled then.
