@@ -127,6 +127,19 @@ TEST_F(Amx, PartsOfTheKeysMayMeetANumberThatIsNotFinite) {
   EXPECT_TRUE(std::isfinite(out.o[0]) && std::isfinite(clean.o[0]));
 }
 
+TEST_F(Amx, IsChosenWhereItPaysAndTakenByNameElsewhere) {
+  for (const char* shape : {"b1 h8 l1024 d64 f32 causal", "b1 h8 l64 d64 f16", "b1 h8 l128 d128 bf16"}) {
+    EXPECT_EQ(make_plan(parse_problem(shape).value())->kernel(), "cpu_amx") << shape;
+  }
+  for (const char* shape : {"b1 h8 l128 d64 f32", "b1 h8 l1024 d40 f32"}) {
+    const Problem p = parse_problem(shape).value();
+    const Result<Plan> plan = make_plan(p);
+    EXPECT_EQ(plan->kernel(), "cpu_blocked") << shape;
+    EXPECT_NE(plan->explain().find("cpu_amx          no: "), std::string::npos) << plan->explain();
+    EXPECT_TRUE(make_plan(p, {.kernel = "cpu_amx"}).ok()) << shape;
+  }
+}
+
 TEST(AmxRejection, SaysWhatIsMissing) {
   const Problem p = Problem::dense(1, 1, 64, 64);
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
