@@ -128,15 +128,16 @@ struct Packed {
   float* scores;                                // [key][panel rows]
   std::int64_t words;                           // all of it
 
+  /// Without memory: only to know its size.
   HWY_INLINE Packed(const Sizes& s, int parts, std::uint32_t* memory) {
     q_part = s.rows * s.dim_qk / 2;
     k_part = s.key_tile * s.dim_qk / 2;
     v_part = s.key_tile * s.dim_v / 2;
     p_part = s.key_tile * kPanelRows / 2;
-    std::uint32_t* at = memory;
-    const auto take = [&at](std::int64_t count) {
-      std::uint32_t* here = at;
-      at += (count + 15) / 16 * 16;
+    words = 0;
+    const auto take = [&](std::int64_t count) {
+      std::uint32_t* here = memory == nullptr ? nullptr : memory + words;
+      words += (count + 15) / 16 * 16;
       return here;
     };
     q = take(parts * q_part);
@@ -145,7 +146,6 @@ struct Packed {
     p = take(parts * p_part);
     rows = take(parts * 16 * std::max(s.dim_qk, s.dim_v));
     scores = reinterpret_cast<float*>(take(s.key_tile * kPanelRows));
-    words = at - memory;
   }
 };
 
