@@ -39,6 +39,16 @@ struct Kernel {
   std::optional<std::string> (*reject)(const Problem&, const Machine&);
   /// Chooses a configuration, honouring the settings in `config`, and binds the problem to it.
   Result<Prepared> (*prepare)(const Problem&, const Machine&, std::string_view config);
+  /// Why a later row serves this problem faster, as a sentence; nothing when it does not. A caller who names
+  /// the kernel is not told so.
+  std::optional<std::string> (*decline)(const Problem&, const Machine&) = nullptr;
+
+  /// Why the planner passes the kernel over.
+  [[nodiscard]] std::optional<std::string> refusal(const Problem& problem, const Machine& machine,
+                                                   bool named) const {
+    if (auto reason = reject(problem, machine)) return reason;
+    return named || decline == nullptr ? std::nullopt : decline(problem, machine);
+  }
 };
 
 }  // namespace saccade

@@ -12,68 +12,14 @@
 #include "cpu/simd_targets.h"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-#include <hwy/contrib/math/math-inl.h>
 #include "cpu/blocked_panel-inl.h"
+#include "cpu/blocked_walk-inl.h"
 #include "cpu/simd_math-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
 namespace {
-
-using blocked::RowBlock;
-using blocked::Sizes;
-using blocked::State;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/// Everything attend() knows while it walks the key tiles.
-struct Walk {
-  const RowBlock& block;
-  const Sizes& sizes;
-  const State& state;
-  const Problem& p;
-  const Tensors& t;
-  std::int64_t panel_rows;
-  float *q, *rows_f32, *scores, *key_tile, *value_tile, *bias;
-  float *begin, *end;  // of each row, relative to the tile
-  float *slopes, *diagonals;
-
-  HWY_INLINE Walk(const RowBlock& row_block, const Sizes& all_sizes, float* scratch, const State& soft)
-      : block(row_block),
-        sizes(all_sizes),
-        state(soft),
-        p(*row_block.problem),
-        t(*row_block.tensors),
-        panel_rows(rows_per_panel()) {
-    const auto take = [&scratch](std::int64_t count) {
-      float* at = scratch;
-      scratch += count;
-      return at;
-    };
-    q = take(sizes.q);
-    rows_f32 = take(sizes.rows_f32);
-    scores = take(sizes.scores);
-    key_tile = take(sizes.keys);
-    value_tile = take(sizes.values);
-    bias = take(sizes.bias);
-    begin = take(sizes.limits);
-    end = take(sizes.limits);
-    slopes = take(sizes.limits);
-    diagonals = take(sizes.limits);
-  }
-
-  [[nodiscard]] std::int64_t query(std::int64_t row) const { return (block.first_row + row) / p.group(); }
-  [[nodiscard]] std::int64_t head(std::int64_t row) const {
-    return block.head_kv * p.group() + (block.first_row + row) % p.group();
-  }
-  /// The keys row `row` sees among the block's.
-  [[nodiscard]] KeyRange visible(std::int64_t row) const {
-    const KeyRange seen = visible_keys(p, block.sequence, query(row));
-    const std::int64_t first = std::max(seen.begin, block.keys.begin);
-    return {first, std::max(first, std::min(seen.end, block.keys.end))};
-  }
-};
 
 /// q^T of one panel, scaled so that scores come out in base 2 (or, under a softcap, as its argument).
 template <class T>
@@ -123,75 +69,7 @@ HWY_INLINE Tile load_tile(const Walk& w, const void* tensor, const Strides& stri
   return {buffer, padded_dim};
 }
 
-/// Writes the mask of one panel and key range as a bias^T in base 2; returns whether any pair is visible.
-HWY_INLINE bool load_bias(const Walk& w, std::int64_t panel, std::int64_t tile_first, std::int64_t from,
-                          std::int64_t to, std::int64_t keys) {
-  bool visible = false;
-  for (std::int64_t r = 0; r < w.panel_rows; ++r) {
-    const std::int64_t row = std::min(panel * w.panel_rows + r, w.block.rows - 1);
-    const std::int64_t offset = mask_offset(w.p, w.block.sequence, w.head(row), w.query(row), tile_first);
-    float* HWY_RESTRICT bias = w.bias + r;
-    const auto fill = [&](auto value) HWY_ATTR {
-      for (std::int64_t j = from; j < to; ++j) {
-        const float x = j < keys ? value(offset + j * w.p.mask_strides.key) : -kInfinity;
-        visible |= x != -kInfinity;
-        bias[j * w.panel_rows] = x;
-      }
-    };
-    if (w.p.mask == MaskKind::boolean) {
-      const auto* mask = static_cast<const std::uint8_t*>(w.t.mask);
-      fill([mask](std::int64_t at) { return mask[at] != 0 ? 0.0F : -kInfinity; });
-    } else {
-      with_dtype(w.p.mask_dtype, [&](auto zero) {
-        const auto* mask = static_cast<const decltype(zero)*>(w.t.mask);
-        fill([mask](std::int64_t at) { return kLog2e * to_float(mask[at]); });
-      });
-    }
-  }
-  return visible;
-}
-
 // What follows leaves the vectors of a panel before kFirst alone: none of their rows sees the keys.
-
-/// Applies softcap, ALiBi, bias and limits to the scores of one panel and returns their maximum with `max`.
-template <int kFirst, int kCount>
-HWY_INLINE Panel<kCount> modify_scores(const Walk& w, std::int64_t panel, std::int64_t tile_first,
-                                       std::int64_t from, std::int64_t to, bool partial, Panel<kCount> max) {
-  const Floats d;
-  const std::int64_t at = panel * w.panel_rows;
-  const bool softcap = w.p.softcap > 0;
-  const bool bias = w.p.mask != MaskKind::none;
-  const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
-  const Panel<kCount> begin = Panel<kCount>::load(w.begin + at);
-  const Panel<kCount> end = Panel<kCount>::load(w.end + at);
-  const Panel<kCount> slope = Panel<kCount>::load(w.slopes + at);
-  const Panel<kCount> diagonal = Panel<kCount>::load(w.diagonals + at);
-  for (std::int64_t j = from; j < to; ++j) {
-    float* scores = w.scores + j * w.panel_rows;
-    Panel<kCount> s = Panel<kCount>::load(scores);
-    const Vec key = hn::Set(d, static_cast<float>(j));
-    const Vec absolute = hn::Set(d, static_cast<float>(tile_first + j));
-    const Panel<kCount> extra =
-        bias ? Panel<kCount>::load(w.bias + j * w.panel_rows) : Panel<kCount>::splat(0);
-    for (int i = kFirst; i < kCount; ++i) {
-      if (softcap) s.v[i] = hn::Mul(cap, hn::Tanh(d, s.v[i]));
-      if (w.p.alibi) s.v[i] = hn::NegMulAdd(slope.v[i], hn::Abs(hn::Sub(diagonal.v[i], absolute)), s.v[i]);
-      if (bias) s.v[i] = hn::Add(s.v[i], extra.v[i]);
-      if (partial) {
-        const auto seen = hn::And(hn::Le(begin.v[i], key), hn::Lt(key, end.v[i]));
-        s.v[i] = hn::IfThenElse(seen, s.v[i], hn::Set(d, -kInfinity));
-      }
-      // A boolean mask must hide a NaN score too, and an additive -inf as well.
-      if (bias) {
-        const auto hidden = hn::Eq(extra.v[i], hn::Set(d, -kInfinity));
-        s.v[i] = hn::IfThenElse(hidden, hn::Set(d, -kInfinity), s.v[i]);
-      }
-      max.v[i] = hn::Max(max.v[i], s.v[i]);
-    }
-    s.store(scores);
-  }
-  return max;
-}
 
 /// scores = K q^T for keys [from, to) of the tile; returns the running maximum over them.
 template <int kFirst, int kCount>
@@ -262,50 +140,24 @@ HWY_NOINLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& ke
                                std::int64_t tile_first, std::int64_t tile_keys) {
   const Floats d;
   const std::int64_t first_row = panel * w.panel_rows;
-  const std::int64_t last_row = std::min(first_row + w.panel_rows, w.block.rows) - 1;
-  // Limits only grow from row to row, so the outer rows bound them all.
-  const KeyRange first_seen = w.visible(first_row);
-  const KeyRange last_seen = w.visible(last_row);
-  std::int64_t from = std::max<std::int64_t>(first_seen.begin - tile_first, 0);
-  std::int64_t to = std::min(last_seen.end - tile_first, tile_keys);
-  if (from >= to) return;
-  const auto group_up = [](std::int64_t n) { return (n + kGroup - 1) / kGroup * kGroup; };
-  from = from / kGroup * kGroup;
-  to = group_up(to);
-  // Every row sees the keys of [whole_from, whole_to); the limits of some row cut the others.
-  const std::int64_t whole_from = std::clamp(group_up(last_seen.begin - tile_first), from, to);
-  const std::int64_t whole_to = std::clamp((first_seen.end - tile_first) / kGroup * kGroup, whole_from, to);
-  const bool partial = whole_from > from || whole_to < to;
-  std::int64_t ends[kCount];
-  for (int i = 0; i < kCount; ++i) {
-    const std::int64_t row = std::min(first_row + (i + 1) * lane_count() - 1, last_row);
-    ends[i] = whole_to == to ? to : std::clamp(group_up(w.visible(row).end - tile_first), from, to);
-  }
+  const Reach<kCount> reach(w, panel, tile_first, tile_keys, kGroup);
+  if (reach.empty()) return;
+  const std::int64_t from = reach.from;
   const bool bias = w.p.mask != MaskKind::none;
-  if (bias && !load_bias(w, panel, tile_first, from, to, tile_keys)) return;
-  if (partial) {
-    for (std::int64_t r = first_row; r < first_row + w.panel_rows; ++r) {
-      const KeyRange seen = w.visible(std::min(r, last_row));
-      const auto relative = [&](std::int64_t key) {
-        return static_cast<float>(std::clamp<std::int64_t>(key - tile_first, -1, w.sizes.key_tile));
-      };
-      w.begin[r] = relative(seen.begin);
-      w.end[r] = relative(seen.end);
-    }
-  }
+  if (bias && !load_bias(w, panel, tile_first, from, reach.to, tile_keys)) return;
 
   const Panel<kCount> old_m = Panel<kCount>::load(w.state.m + first_row);
   Panel<kCount> m = old_m;
   const bool modified = bias || w.p.softcap > 0 || w.p.alibi;
-  for_each_stretch(from, ends, [&](auto first, std::int64_t begin, std::int64_t end) HWY_ATTR {
-    const std::int64_t edges[] = {begin, std::clamp(whole_from, begin, end), std::clamp(whole_to, begin, end),
-                                  end};
+  for_each_stretch(from, reach.ends, [&](auto first, std::int64_t begin, std::int64_t end) HWY_ATTR {
+    const std::int64_t edges[] = {begin, std::clamp(reach.whole_from, begin, end),
+                                  std::clamp(reach.whole_to, begin, end), end};
     for (int part = 0; part < 3; ++part) {
       const std::int64_t a = edges[part], b = edges[part + 1];
       if (a == b) continue;
       const bool cut = part != 1;
       const Panel<kCount> scored = score_keys<first>(w, panel, keys, a, b, m);
-      m = cut || modified ? modify_scores<first>(w, panel, tile_first, a, b, cut, m) : scored;
+      m = cut || modified ? modify_scores<first>(w, panel, w.scores, tile_first, a, b, cut, m) : scored;
     }
   });
   m.store(w.state.m + first_row);
@@ -316,7 +168,7 @@ HWY_NOINLINE void attend_panel(const Walk& w, std::int64_t panel, const Tile& ke
   }
   Panel<kCount> l = Panel<kCount>::load(w.state.l + first_row);
   for (int i = 0; i < kCount; ++i) l.v[i] = hn::Mul(l.v[i], alpha.v[i]);
-  for_each_stretch(from, ends, [&](auto first, std::int64_t begin, std::int64_t end) HWY_ATTR {
+  for_each_stretch(from, reach.ends, [&](auto first, std::int64_t begin, std::int64_t end) HWY_ATTR {
     const Panel<kCount> sum = weigh_scores<first>(w, m, begin, end);
     for (int i = 0; i < kCount; ++i) l.v[i] = hn::Add(l.v[i], sum.v[i]);
     add_values<first>(w, panel, values, begin, end, alpha);
@@ -329,15 +181,7 @@ template <class T>
 HWY_INLINE void attend_typed(const Walk& w) {
   const std::int64_t panels = (w.block.rows + w.panel_rows - 1) / w.panel_rows;
   for (std::int64_t panel = 0; panel < panels; ++panel) load_queries<T>(w, panel);
-  for (std::int64_t r = 0; r < panels * w.panel_rows; ++r) {
-    const std::int64_t row = std::min(r, w.block.rows - 1);
-    const std::int64_t slope = w.block.sequence.batch * w.p.alibi_batch_stride + w.head(row);
-    w.slopes[r] = w.p.alibi ? kLog2e * w.t.alibi_slopes[slope] : 0.0F;
-    w.diagonals[r] = static_cast<float>(w.query(row) + w.block.sequence.diagonal);
-    w.state.m[r] = -kInfinity;
-    w.state.l[r] = 0;
-  }
-  std::fill_n(w.state.o, panels * w.sizes.dim_v * w.panel_rows, 0.0F);
+  start_rows(w, panels);
 
   const std::int64_t begin = w.visible(0).begin;
   const std::int64_t end = w.visible(w.block.rows - 1).end;
@@ -365,32 +209,23 @@ void attend_block(const RowBlock& block, const Sizes& sizes, float* scratch, con
 }
 
 void merge_blocks(const RowBlock& block, const Sizes& sizes, const State& part, const State& state) {
-  using All = Panel<kVectors>;
   const Floats d;
-  const std::int64_t panel_rows = rows_per_panel();
-  for (std::int64_t row = 0; row < block.rows; row += panel_rows) {
-    const All a = All::load(state.m + row);
-    const All b = All::load(part.m + row);
-    All l = All::load(state.l + row);
-    const All part_l = All::load(part.l + row);
-    All m;
-    All keep;
-    All take;
-    for (int i = 0; i < kVectors; ++i) {
-      m.v[i] = hn::Max(a.v[i], b.v[i]);
-      const Vec safe = hn::IfThenElse(hn::Eq(m.v[i], hn::Set(d, -kInfinity)), hn::Zero(d), m.v[i]);
-      keep.v[i] = vector_exp2(d, hn::Sub(a.v[i], safe));
-      take.v[i] = vector_exp2(d, hn::Sub(b.v[i], safe));
-      l.v[i] = hn::MulAdd(l.v[i], keep.v[i], hn::Mul(part_l.v[i], take.v[i]));
-    }
-    m.store(state.m + row);
-    l.store(state.l + row);
+  for (std::int64_t row = 0; row < block.rows; row += lane_count()) {
+    const Vec a = hn::LoadU(d, state.m + row);
+    const Vec b = hn::LoadU(d, part.m + row);
+    const Vec m = hn::Max(a, b);
+    const Vec safe = hn::IfThenElse(hn::Eq(m, hn::Set(d, -kInfinity)), hn::Zero(d), m);
+    const Vec keep = vector_exp2(d, hn::Sub(a, safe));
+    const Vec take = vector_exp2(d, hn::Sub(b, safe));
+    const auto merged = [&](const float* mine, const float* other) HWY_ATTR {
+      return hn::MulAdd(hn::LoadU(d, mine), keep, hn::Mul(hn::LoadU(d, other), take));
+    };
+    hn::StoreU(merged(state.l + row, part.l + row), d, state.l + row);
+    hn::StoreU(m, d, state.m + row);
+    const std::int64_t in_panel = row % sizes.panel_rows;
     for (std::int64_t c = 0; c < sizes.dim_v; ++c) {
-      const std::int64_t at = row * sizes.dim_v + c * panel_rows;
-      All x = All::load(state.o + at);
-      const All y = All::load(part.o + at);
-      for (int i = 0; i < kVectors; ++i) x.v[i] = hn::MulAdd(x.v[i], keep.v[i], hn::Mul(y.v[i], take.v[i]));
-      x.store(state.o + at);
+      const std::int64_t at = (row - in_panel) * sizes.dim_v + c * sizes.panel_rows + in_panel;
+      hn::StoreU(merged(state.o + at, part.o + at), d, state.o + at);
     }
   }
 }
@@ -399,14 +234,15 @@ template <class T>
 HWY_INLINE void finish_typed(const RowBlock& block, const Sizes& sizes, float* rows_f32, const State& state) {
   const Problem& p = *block.problem;
   const Tensors& t = *block.tensors;
-  const std::int64_t panel_rows = rows_per_panel();
+  const std::int64_t panel_rows = sizes.panel_rows;
+  const std::int64_t group = p.group();
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const std::int64_t in_panel = r % panel_rows;
     if (in_panel == 0) {
       transpose(state.o + r * sizes.dim_v, panel_rows, sizes.dim_v, panel_rows, rows_f32, sizes.dim_v);
     }
-    const std::int64_t query = (block.first_row + r) / p.group();
-    const std::int64_t head = block.head_kv * p.group() + (block.first_row + r) % p.group();
+    const std::int64_t query = (block.first_row + r) / group;
+    const std::int64_t head = block.head_kv * group + (block.first_row + r) % group;
     const float weight = finish_row(p, t, block.sequence, head, query, state.m[r], state.l[r]);
     T* to = static_cast<T*>(t.o) + query_offset(p, p.o, block.sequence, head, query);
     store_row(rows_f32 + in_panel * sizes.dim_v, p.dim_v, weight, to);
@@ -441,14 +277,18 @@ Geometry geometry() {
   return HWY_DYNAMIC_DISPATCH(this_geometry)();
 }
 
-Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys) {
-  const auto [panel_rows, group] = geometry();
-  const auto pad = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
+Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys)
+    : Sizes(p, max_rows, max_keys, geometry().panel_rows, geometry().group) {}
+
+Sizes::Sizes(const Problem& p, std::int64_t max_rows, std::int64_t max_keys, std::int64_t rows_of_panel,
+             std::int64_t unit)
+    : panel_rows(rows_of_panel) {
+  const auto pad = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
   constexpr std::int64_t kCacheLine = 16;  // floats; keeps every array aligned to one
   rows = pad(max_rows, panel_rows);
-  key_tile = pad(max_keys, group);
-  dim_qk = pad(p.dim_qk, group);
-  dim_v = pad(p.dim_v, group);
+  key_tile = pad(max_keys, unit);
+  dim_qk = pad(p.dim_qk, unit);
+  dim_v = pad(p.dim_v, unit);
   state_o = pad(rows * dim_v, kCacheLine);
   limits = pad(rows, kCacheLine);
   state = state_o + 2 * limits;

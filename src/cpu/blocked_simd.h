@@ -45,12 +45,18 @@ struct State {
 
 /// Sizes of the arrays that a block of at most `rows` rows needs, in floats.
 struct Sizes {
+  std::int64_t panel_rows;
   std::int64_t rows, key_tile;  // both padded
   std::int64_t dim_qk, dim_v;   // both padded
   std::int64_t state, state_o;  // of State: all of it; of o alone
   std::int64_t q, rows_f32, scores, keys, values, bias, limits, scratch;
 
+  /// Of attend().
   Sizes(const Problem& problem, std::int64_t rows, std::int64_t key_tile);
+  /// Of another kernel that ends in merge() and finish(): its own panels, which are whole vectors, and keys
+  /// and dimensions in multiples of `unit`.
+  Sizes(const Problem& problem, std::int64_t rows, std::int64_t key_tile, std::int64_t panel_rows,
+        std::int64_t unit);
 };
 
 /// Splits a stretch of `sizes.state` floats.

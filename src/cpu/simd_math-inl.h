@@ -132,6 +132,40 @@ HWY_INLINE void store_row(const float* HWY_RESTRICT from, std::int64_t count, fl
   for (; n < count; ++n) to[n] = from_float<T>(scale * from[n]);
 }
 
+#if HWY_TARGET <= HWY_AVX3
+/// to[c][r] = from[r][c], 16 x 16 numbers of 32 bits. Four words of every fourth row are gathered while they
+/// are read, so that half of the shuffles is left.
+template <class Word>
+HWY_INLINE void transpose_16(const Word* HWY_RESTRICT from, std::int64_t from_stride, Word* HWY_RESTRICT to,
+                             std::int64_t to_stride) {
+  static_assert(sizeof(Word) == 4);
+  for (int c = 0; c < 16; c += 4) {
+    const auto lines = [&](int first) HWY_ATTR {
+      const auto quarter = [&](int r) HWY_ATTR {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + r * from_stride + c));
+      };
+      __m512i x = _mm512_castsi128_si512(quarter(first));
+      x = _mm512_inserti32x4(x, quarter(first + 4), 1);
+      x = _mm512_inserti32x4(x, quarter(first + 8), 2);
+      return _mm512_inserti32x4(x, quarter(first + 12), 3);
+    };
+    const __m512i r0 = lines(0);
+    const __m512i r1 = lines(1);
+    const __m512i r2 = lines(2);
+    const __m512i r3 = lines(3);
+    const __m512i low01 = _mm512_unpacklo_epi32(r0, r1);
+    const __m512i high01 = _mm512_unpackhi_epi32(r0, r1);
+    const __m512i low23 = _mm512_unpacklo_epi32(r2, r3);
+    const __m512i high23 = _mm512_unpackhi_epi32(r2, r3);
+    Word* column = to + c * to_stride;
+    _mm512_storeu_si512(column, _mm512_unpacklo_epi64(low01, low23));
+    _mm512_storeu_si512(column + to_stride, _mm512_unpackhi_epi64(low01, low23));
+    _mm512_storeu_si512(column + 2 * to_stride, _mm512_unpacklo_epi64(high01, high23));
+    _mm512_storeu_si512(column + 3 * to_stride, _mm512_unpackhi_epi64(high01, high23));
+  }
+}
+#endif
+
 /// to[c][r] = from[r][c] for r < rows and c < columns, both multiples of 4 (any on the scalar target).
 HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride, std::int64_t rows,
                           std::int64_t columns, float* HWY_RESTRICT to, std::int64_t to_stride) {
@@ -140,6 +174,16 @@ HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stri
     for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
   }
 #else
+#if HWY_TARGET <= HWY_AVX3
+  if (rows % 16 == 0 && columns % 16 == 0) {
+    for (std::int64_t r = 0; r < rows; r += 16) {
+      for (std::int64_t c = 0; c < columns; c += 16) {
+        transpose_16(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+      }
+    }
+    return;
+  }
+#endif
   const hn::FixedTag<float, 4> d;
   const hn::RepartitionToWide<decltype(d)> pairs;
   for (std::int64_t r = 0; r < rows; r += 4) {

@@ -87,7 +87,7 @@ Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   state->trusted_pointers = options.trusted_pointers;
   for (const Kernel* kernel : registry()) {
     if (kernel->device != options.device.kind || (state->forced && kernel->name != options.kernel)) continue;
-    if (auto reason = kernel->reject(problem, machine.value())) {
+    if (auto reason = kernel->refusal(problem, machine.value(), state->forced)) {
       state->rejections.emplace_back(kernel->name, *std::move(reason));
       continue;
     }

@@ -11,7 +11,9 @@ std::span<const Kernel* const> registry() {
   static const std::vector<const Kernel*> kRows = [] {
     const std::span<const Kernel* const> cuda = device::kernels();
     std::vector<const Kernel*> rows(cuda.begin(), cuda.end());
-    for (const Kernel* kernel : {&cpu_decode(), &cpu_blocked(), &cpu_reference()}) rows.push_back(kernel);
+    for (const Kernel* kernel : {&cpu_decode(), &cpu_amx(), &cpu_blocked(), &cpu_reference()}) {
+      rows.push_back(kernel);
+    }
     return rows;
   }();
   return kRows;

@@ -3,32 +3,14 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-// clang-format off
-#include "cpu/simd_targets.h"
-#include <hwy/targets.h>
-// clang-format on
 #include <random>
 
+#include "cpu_machine.h"
 #include "verify/fuzz.h"
 #include "verify/verify.h"
 
 namespace saccade {
 namespace {
-
-/// Makes Highway choose one instruction set until the end of the scope.
-class OnlyTarget {
- public:
-  explicit OnlyTarget(std::int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~OnlyTarget() {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  OnlyTarget(const OnlyTarget&) = delete;
-  OnlyTarget& operator=(const OnlyTarget&) = delete;
-};
 
 std::string describe_failures(const FuzzResult& result) {
   std::string text;
@@ -42,7 +24,8 @@ TEST(CpuKernels, AreRightOnEveryInstructionSet) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     SCOPED_TRACE(hwy::TargetName(target));
     const OnlyTarget only(target);
-    const FuzzResult result = fuzz(150, 11, {{.kernel = "cpu_decode"}, {.kernel = "cpu_blocked"}});
+    const FuzzResult result =
+        fuzz(150, 11, {{.kernel = "cpu_decode"}, {.kernel = "cpu_amx"}, {.kernel = "cpu_blocked"}});
     EXPECT_TRUE(result.failures.empty()) << describe_failures(result);
     EXPECT_EQ(result.problems, 150);
   }
@@ -69,7 +52,8 @@ constexpr std::uint64_t kConfigurations = 200;
 #endif
 
 TEST(CpuKernels, AreRightInEveryConfiguration) {
-  for (const char* kernel : {"cpu_decode", "cpu_blocked"}) {
+  for (const char* kernel : {"cpu_decode", "cpu_amx", "cpu_blocked"}) {
+    if (kernel == std::string_view("cpu_amx") && !amx_here()) continue;
     int runs = 0;
     for (std::uint64_t seed = 1; seed <= kConfigurations; ++seed) {
       const Problem problem = random_problem(seed);

@@ -62,10 +62,10 @@ TEST(Planner, TakesTheFirstKernelThatAccepts) {
     for (const Kernel* kernel : registry()) {
       if (kernel->device != DeviceKind::cpu) continue;
       if (kernel->name == plan->kernel()) {
-        EXPECT_FALSE(kernel->reject(p, machine()).has_value()) << to_string(p);
+        EXPECT_FALSE(kernel->refusal(p, machine(), false).has_value()) << to_string(p);
         break;
       }
-      EXPECT_TRUE(kernel->reject(p, machine()).has_value())
+      EXPECT_TRUE(kernel->refusal(p, machine(), false).has_value())
           << kernel->name << " was passed over for " << to_string(p);
     }
   }
@@ -81,7 +81,7 @@ TEST(Planner, ExplainsEveryNoAndTheYes) {
     for (const Kernel* kernel : registry()) {
       if (kernel->device != DeviceKind::cpu) continue;
       if (kernel->name == plan->kernel()) break;
-      const auto reason = kernel->reject(p, machine());
+      const auto reason = kernel->refusal(p, machine(), false);
       ASSERT_TRUE(reason.has_value());
       EXPECT_TRUE(contains(fmt::format("\n  {} ", kernel->name))) << text;
       EXPECT_TRUE(contains(fmt::format(" no: {}\n", *reason))) << text;

@@ -76,8 +76,12 @@ TEST_P(Fuzz, EveryKernelAgreesWithTheOracle) {
       from_environment("SACCADE_FUZZ_SEED", 2024) + static_cast<std::uint64_t>(GetParam());
   const auto count = static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 500));
   std::vector<PlanOptions> of_the_cpu;
+  const Problem plain =
+      Problem::dense(1, 1, 64, 64);  // what a kernel takes if this machine can run it at all
   for (const KernelInfo& kernel : kernels()) {
-    if (kernel.device == DeviceKind::cpu) of_the_cpu.push_back({.kernel = std::string(kernel.name)});
+    const PlanOptions options{.kernel = std::string(kernel.name)};
+    if (kernel.device != DeviceKind::cpu) continue;
+    if (kernel.name == "cpu_decode" || make_plan(plain, options).ok()) of_the_cpu.push_back(options);
   }
   const FuzzResult result = fuzz(count, seed, of_the_cpu);
   for (const FuzzFailure& failure : result.failures) {
