@@ -3,13 +3,15 @@
 #include "cuda/kernels.h"
 #include "cuda/ladder/rungs.h"
 #include "cuda/reference/reference.h"
+#include "cuda/sm80/sm80.h"
 
 namespace saccade::SACCADE_MACHINE {
 
 std::span<const Kernel* const> kernels() {
   // By the times of evidence/h200/ladder.json. cuBLAS comes after the fused rungs: it wants memory for all
   // scores.
-  static const std::array kRows = {&ladder::ladder_cp_async(),
+  static const std::array kRows = {&sm80_forward(),
+                                   &ladder::ladder_cp_async(),
                                    &ladder::ladder_warp_specialized(),
                                    &ladder::ladder_persistent(),
                                    &ladder::ladder_wmma(),

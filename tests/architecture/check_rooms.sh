@@ -41,6 +41,7 @@ declare -A sees=(
   [src/cuda/tile]='cuda/(ptx|tile)/.*|core/dtypes\.h'
   [src/cuda/ceilings]='cuda/(ceilings|launch|ptx|tile)/.*'
   [src/cuda/reference]='(core|cuda/(launch|ptx|tile|reference))/.*'
+  [src/cuda/sm80]='(core|cuda/(launch|ptx|tile|sm80))/.*'
   [src/cuda/ladder]='(core|cuda/(launch|ptx|tile|ladder))/.*'
   [src/verify]='(core|cpu|emu|plan|verify)/.*|cuda/kernels\.h|cuda/launch/runtime\.h'
   [src/measure]='(core|measure)/.*|build_commit\.h'

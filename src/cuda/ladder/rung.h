@@ -8,23 +8,13 @@
 #include "cuda/tile/keys.h"
 #include "cuda/tile/scheduler.h"
 #include "cuda/tile/softmax.h"
+#include "cuda/tile/tensor.h"
 
 namespace saccade::SACCADE_MACHINE::ladder {
 
-/// A tensor [batch, heads, length, dim] by strides.
-template <class T>
-struct Tensor4 {
-  T* data;
-  std::int64_t batch, head, row;
-
-  [[nodiscard]] SACCADE_BOTH T* rows(std::int64_t b, std::int64_t h) const {
-    return data + b * batch + h * head;
-  }
-};
-
 struct Arguments {
-  Tensor4<const F16> q, k, v;
-  Tensor4<F16> o;
+  tile::Tensor4<const F16> q, k, v;
+  tile::Tensor4<F16> o;
   int heads_q;
   int group;  ///< query heads to a key head
   int len_q;
@@ -32,7 +22,8 @@ struct Arguments {
   int tiles;  ///< of queries in a head
   int units;  ///< tiles of all heads of all batches
   tile::KeySpan span;
-  float scale;  ///< of scores in base 2
+  float scale;                   ///< of scores in base 2
+  tile::ScoreScale split_scale;  ///< the same, its sign apart
 };
 
 /// One head's tensors and the first row of one tile of its queries.
@@ -78,7 +69,7 @@ inline std::optional<std::string> reject(const Problem& p, const Machine&) {
 
 inline Arguments arguments(const Problem& p, const Tensors& t, int rows_per_tile) {
   const auto tensor = [](auto* data, const Strides& s) {
-    return Tensor4<std::remove_pointer_t<decltype(data)>>{data, s.batch, s.head, s.row};
+    return tile::Tensor4<std::remove_pointer_t<decltype(data)>>{data, s.batch, s.head, s.row};
   };
   const int tiles = static_cast<int>((p.len_q + rows_per_tile - 1) / rows_per_tile);
   const bool bottom_right = p.alignment == Alignment::bottom_right;
@@ -96,7 +87,8 @@ inline Arguments arguments(const Problem& p, const Tensors& t, int rows_per_tile
                    .diagonal = bottom_right ? static_cast<int>(p.len_kv - p.len_q) : 0,
                    .left = tile::KeySpan::kFar,
                    .right = p.causal ? 0 : tile::KeySpan::kFar},
-          .scale = p.effective_scale() * tile::kLog2e};
+          .scale = p.effective_scale() * tile::kLog2e,
+          .split_scale = tile::ScoreScale::of(p.effective_scale())};
 }
 
 /// Pointers that kernels read 16 bytes at a time must be aligned to them.

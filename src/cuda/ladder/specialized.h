@@ -105,10 +105,10 @@ SACCADE_DEVICE void consume_unit(Ring<kDim>& ring, const Arguments& a, const Uni
   ptx::wait_copies<0>();
   ptx::sync_some(kConsumerBarrier, kConsumers);
   tile::WarpRows<F16, kDim, kKeys> rows;
-  rows.load_queries(ring.queries(), 16 * ptx::warp_index());
+  rows.load_queries(ring.queries(), 16 * ptx::warp_index(), a.split_scale);
   for (int t = tiles.first; t < tiles.last; ++t, at.advance()) {
     ptx::wait_mbarrier(ring.full + at.stage, at.parity);
-    rows.attend_tile(ring.keys(at.stage), ring.values(at.stage), a.scale, a.span, row, t * kKeys,
+    rows.attend_tile(ring.keys(at.stage), ring.values(at.stage), a.split_scale, a.span, row, t * kKeys,
                      tiles.coverage(t));
     ptx::arrive_mbarrier(ring.empty + at.stage);
   }

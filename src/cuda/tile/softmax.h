@@ -30,6 +30,19 @@ SACCADE_DEVICE float sum_over_lanes(float x) {
   return x;
 }
 
+/// What scores are multiplied with, in base 2: a positive number, so that the largest score is the largest
+/// product, and a sign for the queries. A scale of 0 becomes the smallest number that still hides -inf.
+struct ScoreScale {
+  float size = 1;
+  std::uint32_t sign_bits = 0;  ///< of two 16-bit numbers
+
+  static ScoreScale of(float scale) {
+    const float size = (scale < 0 ? -scale : scale) * kLog2e;
+    constexpr float kSmallest = std::numeric_limits<float>::min();
+    return {size < kSmallest ? kSmallest : size, scale < 0 ? 0x80008000U : 0};
+  }
+};
+
 /// One row's state. Scores are in base 2; a row that has seen no key has m = -inf and l = 0.
 struct RowState {
   float m = -kInfinity;
@@ -42,6 +55,13 @@ struct RowState {
     m = larger(new_max, m);
     return m == -kInfinity ? 1.0F : ptx::fast_exp2(old - m);
   }
+  /// The same, but a maximum that moves little is left where it is: weights grow to 2^kSlack at most, which
+  /// every type here holds as exactly as 1, and results need no rescaling. Returns 1 then.
+  SACCADE_DEVICE float raise_lazily(float new_max) {
+    if (new_max <= m + kSlack) return 1.0F;  // false while m is -inf and new_max is not
+    return raise(new_max);
+  }
+  static constexpr float kSlack = 8;
   /// What scores are compared with: the maximum, or 0 while there is none, so that -inf - base stays -inf.
   [[nodiscard]] SACCADE_DEVICE float base() const { return m == -kInfinity ? 0.0F : m; }
   /// The factor that turns the sum of weighted values into the output; 0 for a row with nothing to attend to.

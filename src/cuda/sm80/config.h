@@ -1,0 +1,44 @@
+// What an instance of the family is made for: the kernel's template argument, the planner's table and the
+// text of --config are this one struct.
+#pragma once
+
+#include <cstddef>
+
+namespace saccade::sm80 {
+
+/// A block has row_warps x key_groups warps. Each warp has row_tiles x 16 query rows; the groups share out
+/// the tiles of keys, each through a ring of its own, and add up their results in the end.
+struct Config {
+  int dim = 64;
+  int row_warps = 4;
+  int row_tiles = 1;
+  int key_groups = 1;
+  int tile_keys = 64;
+  int score_keys = 32;  ///< whose scores are in registers at once
+  int stages = 2;
+  int blocks = 1;  ///< on a multiprocessor, for the compiler's choice of registers
+
+  [[nodiscard]] constexpr int rows() const { return 16 * row_tiles * row_warps; }
+  [[nodiscard]] constexpr int group_threads() const { return 32 * row_warps; }
+  [[nodiscard]] constexpr int threads() const { return group_threads() * key_groups; }
+  /// Numbers of 16 bits in the rings of all groups.
+  [[nodiscard]] constexpr int ring() const { return key_groups * stages * 2 * tile_keys * dim; }
+  /// Floats between two rows of a partial result: eight more than the row has, so that rows lie in other
+  /// banks.
+  [[nodiscard]] constexpr int partial_stride() const { return dim + 8; }
+  [[nodiscard]] constexpr std::size_t shared_bytes() const {
+    const auto tiles = static_cast<std::size_t>(rows() * dim + ring()) * 2;
+    const auto states = static_cast<std::size_t>(key_groups * rows()) * 2 * sizeof(float);
+    const auto partial = static_cast<std::size_t>(key_groups * rows() * partial_stride()) * sizeof(float);
+    return (tiles > partial ? tiles : partial) + states;
+  }
+  friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+/// A configuration as a type: nvcc cannot name kernels that have a struct for a template argument.
+template <int... kNumbers>
+struct Instance {
+  static constexpr Config kConfig{kNumbers...};
+};
+
+}  // namespace saccade::sm80

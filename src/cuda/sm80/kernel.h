@@ -1,0 +1,183 @@
+// The kernel: a block takes one tile of queries of one head. Every group of warps walks through its share of
+// the key tiles, copies running ahead of it; then the groups' results meet in shared memory and are written
+// 16 bytes at a time.
+#pragma once
+
+#include "cuda/ptx/barrier.h"
+#include "cuda/ptx/memory.h"
+#include "cuda/sm80/config.h"
+#include "cuda/tile/copy.h"
+#include "cuda/tile/scheduler.h"
+#include "cuda/tile/tensor.h"
+#include "cuda/tile/warp_rows.h"
+
+namespace saccade::SACCADE_MACHINE::sm80 {
+
+using saccade::sm80::Config;
+
+template <class T>
+struct Arguments {
+  tile::Tensor4<const T> q, k, v;
+  tile::Tensor4<T> o;
+  float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
+  std::int64_t lse_batch, lse_head, lse_row;
+  int heads_q;
+  int group;  ///< query heads to a key head
+  int len_q;
+  int tiles;  ///< of queries in a head
+  int heads;  ///< of all batches
+  tile::KeySpan span;
+  tile::ScoreScale scale;
+  bool longest_first;  ///< the tiles of a head differ in length
+};
+
+/// Shared memory: the queries, then the rings of keys and values; when those are done, the groups' partial
+/// results in their place. The states of rows come last.
+template <class T, class Instance>
+struct Shared {
+  static constexpr Config kConfig = Instance::kConfig;
+  static constexpr int kTile = kConfig.tile_keys * kConfig.dim;
+
+  static SACCADE_DEVICE ptx::SharedPointer<T> queries() {
+    return ptx::SharedPointer<T>(reinterpret_cast<T*>(ptx::shared_memory()));
+  }
+  /// The keys of a stage of a group's ring; the values come behind them.
+  static SACCADE_DEVICE ptx::SharedPointer<T> stage(int group, int n) {
+    return queries() + (kConfig.rows() * kConfig.dim + (group * kConfig.stages + n) * 2 * kTile);
+  }
+  static SACCADE_DEVICE float* partial(int group, int row) {
+    return reinterpret_cast<float*>(ptx::shared_memory()) +
+           (group * kConfig.rows() + row) * kConfig.partial_stride();
+  }
+  /// Maximum and sum of a row in a group.
+  static SACCADE_DEVICE ptx::Bytes8* state(int group, int row) {
+    constexpr std::size_t kStates = sizeof(ptx::Bytes8) * kConfig.key_groups * kConfig.rows();
+    return reinterpret_cast<ptx::Bytes8*>(ptx::shared_memory() + (kConfig.shared_bytes() - kStates)) +
+           group * kConfig.rows() + row;
+  }
+};
+
+/// Adds up the groups' results and writes rows [first_row, first_row + rows) of the head, in the order of the
+/// groups, so that the bits are always the same.
+template <class T, class Instance, class Rows>
+SACCADE_DEVICE void write_results(const Arguments<T>& a, const Rows& rows, int group, int warp_row,
+                                  int first_row, T* o, float* lse) {
+  constexpr Config kConfig = Instance::kConfig;
+  using Memory = Shared<T, Instance>;
+  ptx::sync_block();  // nobody reads keys, values or queries any more
+  rows.for_each_row([&](int i, const tile::RowState& state) {
+    if (ptx::lane_index() % 4 != 0) return;
+    ptx::store(Memory::state(group, warp_row + i),
+               {{std::bit_cast<std::uint32_t>(state.m), std::bit_cast<std::uint32_t>(state.l)}});
+  });
+  rows.for_each_pair([&](int i, const tile::RowState&, int column, float x, float y) {
+    ptx::store(reinterpret_cast<ptx::Bytes8*>(Memory::partial(group, warp_row + i) + column),
+               {{std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(y)}});
+  });
+  ptx::sync_block();
+
+  constexpr int kChunks = kConfig.dim / 8;  // a thread writes 8 numbers, 16 bytes
+  for (int n = ptx::thread_index(); n < kConfig.rows() * kChunks; n += kConfig.threads()) {
+    const int i = n / kChunks;
+    const int column = n % kChunks * 8;
+    if (first_row + i >= a.len_q) continue;
+    tile::RowState all;
+    tile::RowState states[kConfig.key_groups];
+    SACCADE_UNROLL
+    for (int g = 0; g < kConfig.key_groups; ++g) {
+      const ptx::Bytes8 bits = ptx::load(Memory::state(g, i));
+      states[g] = {std::bit_cast<float>(bits.words[0]), std::bit_cast<float>(bits.words[1])};
+      all.m = tile::larger(all.m, states[g].m);
+    }
+    float sum[8] = {};
+    SACCADE_UNROLL
+    for (int g = 0; g < kConfig.key_groups; ++g) {
+      const float share = states[g].l == 0 ? 0.0F : ptx::fast_exp2(states[g].m - all.m);
+      all.l += share * states[g].l;
+      // Every other four threads read their second half first: else two of eight would want the same banks.
+      const bool swapped = n / 4 % 2 == 1;
+      const auto* from = reinterpret_cast<const ptx::Bytes16*>(Memory::partial(g, i) + column);
+      const ptx::Bytes16 one = ptx::load(from + (swapped ? 1 : 0));
+      const ptx::Bytes16 other = ptx::load(from + (swapped ? 0 : 1));
+      SACCADE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        sum[e] = ptx::fma(share, std::bit_cast<float>((swapped ? other : one).words[e]), sum[e]);
+        sum[4 + e] = ptx::fma(share, std::bit_cast<float>((swapped ? one : other).words[e]), sum[4 + e]);
+      }
+    }
+    const float weight = all.weight();
+    ptx::Bytes16 packed;
+    SACCADE_UNROLL
+    for (int e = 0; e < 4; ++e) packed.words[e] = ptx::pack<T>(sum[2 * e] * weight, sum[2 * e + 1] * weight);
+    ptx::store(reinterpret_cast<ptx::Bytes16*>(o + (first_row + i) * a.o.row + column), packed);
+    if (lse != nullptr && column == 0) ptx::store(lse + (first_row + i) * a.lse_row, all.lse());
+  }
+}
+
+template <class T, class Instance>
+SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks)
+attend(SACCADE_ARGUMENT(Arguments<T>) a) {
+  constexpr Config kConfig = Instance::kConfig;
+  using Memory = Shared<T, Instance>;
+  using Rows = tile::WarpRows<T, kConfig.dim, kConfig.tile_keys, kConfig.score_keys, kConfig.row_tiles>;
+  constexpr int kKeys = kConfig.tile_keys;
+  constexpr int kGroups = kConfig.key_groups;
+  constexpr int kStages = kConfig.stages;
+  const int number = ptx::block_index().x;
+  const tile::Work work =
+      a.longest_first ? tile::longest_first(number, a.tiles, a.heads) : tile::head_by_head(number, a.tiles);
+  const int head = work.head % a.heads_q;
+  const int batch = work.head / a.heads_q;
+  const T* k = a.k.rows(batch, head / a.group);
+  const T* v = a.v.rows(batch, head / a.group);
+  const int first_row = work.tile * kConfig.rows();
+  const tile::TileRange tiles = tile::tiles_of<kKeys>(a.span, first_row, first_row + kConfig.rows() - 1);
+  const int thread = ptx::thread_index();
+  const int group = thread / kConfig.group_threads();
+  const int group_thread = thread % kConfig.group_threads();
+
+  int fetched = 0;
+  const auto fetch = [&] {  // always closes a group of copies, so that they can be counted
+    const int t = tiles.first + group + fetched * kGroups;
+    if (t < tiles.last) {
+      const ptx::SharedPointer<T> to = Memory::stage(group, fetched % kStages);
+      tile::copy_rows<T, kKeys, kConfig.dim, kConfig.group_threads()>(to, k, a.k.row, t * kKeys,
+                                                                      a.span.len_kv, group_thread);
+      tile::copy_rows<T, kKeys, kConfig.dim, kConfig.group_threads()>(to + Memory::kTile, v, a.v.row,
+                                                                      t * kKeys, a.span.len_kv, group_thread);
+    }
+    ++fetched;
+    ptx::commit_copies();
+  };
+  tile::copy_rows<T, kConfig.rows(), kConfig.dim, kConfig.threads()>(Memory::queries(), a.q.rows(batch, head),
+                                                                     a.q.row, first_row, a.len_q, thread);
+  SACCADE_UNROLL
+  for (int n = 0; n < kStages - 1; ++n) fetch();
+
+  const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
+  Rows rows;
+  ptx::wait_copies<kStages - 2>();
+  ptx::sync_block();  // the queries, and every group's first tile
+  rows.load_queries(Memory::queries(), warp_row, a.scale);
+  int taken = 0;
+  for (int t = tiles.first + group; t < tiles.last; t += kGroups, ++taken) {
+    if (taken > 0) {
+      ptx::wait_copies<kStages - 2>();
+      if constexpr (kGroups == 1) {
+        ptx::sync_block();
+      } else {
+        ptx::sync_some(1 + group, kConfig.group_threads());
+      }
+    }
+    fetch();
+    const ptx::SharedPointer<T> keys = Memory::stage(group, taken % kStages);
+    rows.attend_tile(keys, keys + Memory::kTile, a.scale, a.span, first_row + warp_row, t * kKeys,
+                     tiles.coverage(t));
+  }
+  ptx::wait_copies<0>();
+  rows.finish();
+  write_results<T, Instance>(a, rows, group, warp_row, first_row, a.o.rows(batch, head),
+                             a.lse == nullptr ? nullptr : a.lse + batch * a.lse_batch + head * a.lse_head);
+}
+
+}  // namespace saccade::SACCADE_MACHINE::sm80
