@@ -99,19 +99,13 @@ std::optional<std::string> reject(const Problem& p, const Machine&) {
 
 /// Where cpu_blocked was measured to be as fast or faster (docs/kernels/cpu.md).
 std::optional<std::string> decline(const Problem& p, const Machine&) {
+  if (p.dtype == DType::f32) {
+    return "six products make one of f32, and a neighbour on the core slows them more than it slows FMAs";
+  }
   const std::int64_t rows = p.group() * p.len_q;
-  const std::int64_t least = p.dtype == DType::f32 ? 256 : 16;
-  if (rows < least) {
-    return fmt::format("{} query rows share a key head; packing {} pays from {} on", rows, to_string(p.dtype),
-                       least);
-  }
-  const auto padded = [](std::int64_t dim) { return divide_up(dim, amx::kUnit) * amx::kUnit; };
-  const std::int64_t wide = padded(p.dim_qk) + padded(p.dim_v);
-  if (p.dtype == DType::f32 && 4 * wide > 5 * (p.dim_qk + p.dim_v)) {
-    return fmt::format("the padding of dims {} and {} to multiples of {} does not pay in f32", p.dim_qk,
-                       p.dim_v, amx::kUnit);
-  }
-  return std::nullopt;
+  constexpr std::int64_t kLeast = 16;
+  if (rows >= kLeast) return std::nullopt;
+  return fmt::format("{} query rows share a key head; packing pays from {} on", rows, kLeast);
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {

@@ -101,8 +101,9 @@ SACCADE_DEVICE void write_results(const Arguments<T>& a, const Rows& rows, int g
       const ptx::Bytes16 other = ptx::load(from + (swapped ? 0 : 1));
       SACCADE_UNROLL
       for (int e = 0; e < 4; ++e) {
-        sum[e] = ptx::fma(share, std::bit_cast<float>((swapped ? other : one).words[e]), sum[e]);
-        sum[4 + e] = ptx::fma(share, std::bit_cast<float>((swapped ? one : other).words[e]), sum[4 + e]);
+        sum[e] = ptx::fma(share, std::bit_cast<float>(swapped ? other.words[e] : one.words[e]), sum[e]);
+        sum[4 + e] =
+            ptx::fma(share, std::bit_cast<float>(swapped ? one.words[e] : other.words[e]), sum[4 + e]);
       }
     }
     const float weight = all.weight();
@@ -136,18 +137,29 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
   const int group = thread / kConfig.group_threads();
   const int group_thread = thread % kConfig.group_threads();
 
+  // Keys and values are groups of copies of their own, so that the first product need not wait for values.
+  // Fetching always closes two groups, so that they can be counted.
   int fetched = 0;
-  const auto fetch = [&] {  // always closes a group of copies, so that they can be counted
+  const auto fetch = [&] {
     const int t = tiles.first + group + fetched * kGroups;
-    if (t < tiles.last) {
-      const ptx::SharedPointer<T> to = Memory::stage(group, fetched % kStages);
-      tile::copy_rows<T, kKeys, kConfig.dim, kConfig.group_threads()>(to, k, a.k.row, t * kKeys,
-                                                                      a.span.len_kv, group_thread);
-      tile::copy_rows<T, kKeys, kConfig.dim, kConfig.group_threads()>(to + Memory::kTile, v, a.v.row,
-                                                                      t * kKeys, a.span.len_kv, group_thread);
-    }
+    const ptx::SharedPointer<T> to = Memory::stage(group, fetched % kStages);
+    const auto copy = [&](ptx::SharedPointer<T> here, const T* from, std::int64_t stride) {
+      if (t < tiles.last) {
+        tile::copy_rows<T, kKeys, kConfig.dim, kConfig.group_threads()>(here, from, stride, t * kKeys,
+                                                                        a.span.len_kv, group_thread);
+      }
+      ptx::commit_copies();
+    };
+    copy(to, k, a.k.row);
+    copy(to + Memory::kTile, v, a.v.row);
     ++fetched;
-    ptx::commit_copies();
+  };
+  const auto meet = [&] {
+    if constexpr (kGroups == 1) {
+      ptx::sync_block();
+    } else {
+      ptx::sync_some(1 + group, kConfig.group_threads());
+    }
   };
   tile::copy_rows<T, kConfig.rows(), kConfig.dim, kConfig.threads()>(Memory::queries(), a.q.rows(batch, head),
                                                                      a.q.row, first_row, a.len_q, thread);
@@ -155,24 +167,31 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
   for (int n = 0; n < kStages - 1; ++n) fetch();
 
   const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
+  constexpr int kOnTheirWay = 2 * (kStages - 2);  // of the tiles after this one
+  constexpr bool kInHalves = kConfig.score_keys == kKeys;
   Rows rows;
-  ptx::wait_copies<kStages - 2>();
-  ptx::sync_block();  // the queries, and every group's first tile
+  ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>();
+  ptx::sync_block();  // the queries, and every group's first keys
   rows.load_queries(Memory::queries(), warp_row, a.scale);
   int taken = 0;
   for (int t = tiles.first + group; t < tiles.last; t += kGroups, ++taken) {
+    const ptx::SharedPointer<T> keys = Memory::stage(group, taken % kStages);
+    const ptx::SharedPointer<T> values = keys + Memory::kTile;
+    const int row = first_row + warp_row;
     if (taken > 0) {
-      ptx::wait_copies<kStages - 2>();
-      if constexpr (kGroups == 1) {
-        ptx::sync_block();
-      } else {
-        ptx::sync_some(1 + group, kConfig.group_threads());
-      }
+      ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>();
+      meet();  // these keys are here, and nobody reads the stage before any more
     }
     fetch();
-    const ptx::SharedPointer<T> keys = Memory::stage(group, taken % kStages);
-    rows.attend_tile(keys, keys + Memory::kTile, a.scale, a.span, first_row + warp_row, t * kKeys,
-                     tiles.coverage(t));
+    if constexpr (kInHalves) {
+      typename Rows::Weights weights;
+      rows.find_weights(weights, keys, a.scale, a.span, row, t * kKeys, tiles.coverage(t));
+      ptx::wait_copies<kOnTheirWay + 2>();
+      meet();
+      rows.add_values(weights, values);
+    } else {
+      rows.attend_tile(keys, values, a.scale, a.span, row, t * kKeys, tiles.coverage(t));
+    }
   }
   ptx::wait_copies<0>();
   rows.finish();

@@ -52,19 +52,22 @@ std::int64_t blocks_of(const Problem& p, const Config& c) {
   return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
 }
 
-/// The first instance whose grid fills the chip, from the one with the most rows a block; else the one with
-/// the most warps.
+/// Of the instances whose grid gives every multiprocessor a block, the one with the most rows a block, which
+/// reads keys and values least often; when none does, the one with the fewest. Then the one with the most
+/// warps.
 const Entry* choose(const Problem& p, const Machine& machine) {
   const Entry* best = nullptr;
+  const auto better = [&](const Config& a, const Config& b) {
+    const bool a_fills = blocks_of(p, a) >= machine.multiprocessors;
+    const bool b_fills = blocks_of(p, b) >= machine.multiprocessors;
+    if (a_fills != b_fills) return a_fills;
+    if (a.rows() != b.rows()) return (a.rows() > b.rows()) == a_fills;
+    return a.threads() > b.threads();
+  };
   for (const Entry& entry : kEntries) {
     const Config& c = entry.config;
     if (c.dim != p.dim_qk || c.shared_bytes() > machine.shared_bytes_per_block) continue;
-    if (best == nullptr) {
-      best = &entry;
-      continue;
-    }
-    const std::int64_t wave = std::int64_t{machine.multiprocessors} * c.blocks;
-    if (blocks_of(p, c) >= 2 * wave) best = &entry;
+    if (best == nullptr || better(c, best->config)) best = &entry;
   }
   return best;
 }

@@ -55,13 +55,6 @@ struct RowState {
     m = larger(new_max, m);
     return m == -kInfinity ? 1.0F : ptx::fast_exp2(old - m);
   }
-  /// The same, but a maximum that moves little is left where it is: weights grow to 2^kSlack at most, which
-  /// every type here holds as exactly as 1, and results need no rescaling. Returns 1 then.
-  SACCADE_DEVICE float raise_lazily(float new_max) {
-    if (new_max <= m + kSlack) return 1.0F;  // false while m is -inf and new_max is not
-    return raise(new_max);
-  }
-  static constexpr float kSlack = 8;
   /// What scores are compared with: the maximum, or 0 while there is none, so that -inf - base stays -inf.
   [[nodiscard]] SACCADE_DEVICE float base() const { return m == -kInfinity ? 0.0F : m; }
   /// The factor that turns the sum of weighted values into the output; 0 for a row with nothing to attend to.

@@ -46,10 +46,71 @@ class WarpRows {
   SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, ScoreScale scale,
                                   const KeySpan& span, int row, int first_key, Coverage coverage) {
     for (int j = 0; j < kTileKeys; j += kKeys) {
-      if (coverage == Coverage::full) {
-        attend<false>(keys + j * kDim, values + j * kDim, scale.size, span, row, first_key + j);
-      } else {
-        attend<true>(keys + j * kDim, values + j * kDim, scale.size, span, row, first_key + j);
+      Weights weights;
+      find_weights(weights, keys + j * kDim, scale, span, row, first_key + j, coverage);
+      add_values(weights, values + j * kDim);
+    }
+  }
+
+  /// The weights of kKeys keys, in the registers of the lanes that computed the scores.
+  using Weights = float[kRowTiles][kKeys / 8][4];
+
+  /// The first half of the work: the weights of kKeys keys, and what was summed before in the same terms.
+  SACCADE_DEVICE void find_weights(Weights& s, ptx::SharedPointer<T> keys, ScoreScale scale,
+                                   const KeySpan& span, int row, int first_key, Coverage coverage) {
+    SACCADE_UNROLL
+    for (auto& rows : s) {
+      SACCADE_UNROLL
+      for (auto& part : rows) {
+        SACCADE_UNROLL
+        for (float& x : part) x = 0;
+      }
+    }
+    const int my_key = (lane() / 16 * 8 + lane() % 8) * kDim;
+    SACCADE_UNROLL
+    for (int c = 0; c < kDim / 16; ++c) {
+      SACCADE_UNROLL
+      for (int j = 0; j < kKeys / 16; ++j) {
+        std::uint32_t k[4];
+        ptx::load_matrices(k, keys + (my_key + 16 * j * kDim + chunk(c, lane() / 8 % 2)));
+        SACCADE_UNROLL
+        for (int r = 0; r < kRowTiles; ++r) {
+          ptx::multiply_add<T>(s[r][2 * j], q_[r][c], k[0], k[1]);
+          ptx::multiply_add<T>(s[r][2 * j + 1], q_[r][c], k[2], k[3]);
+        }
+      }
+    }
+    if (coverage != Coverage::full) {
+      SACCADE_UNROLL
+      for (int r = 0; r < kRowTiles; ++r) hide(s[r], span, row + 16 * r, first_key);
+    }
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) to_weights(s[r], scale.size, r);
+  }
+
+  /// The second half: their values.
+  SACCADE_DEVICE void add_values(const Weights& s, ptx::SharedPointer<T> values) {
+    const int my_value = lane() % 16 * kDim;
+    SACCADE_UNROLL
+    for (int j = 0; j < kKeys / 16; ++j) {
+      std::uint32_t p[kRowTiles][4];
+      SACCADE_UNROLL
+      for (int r = 0; r < kRowTiles; ++r) {
+        SACCADE_UNROLL
+        for (int n = 0; n < 4; ++n) {
+          const float(&two)[4] = s[r][2 * j + n / 2];
+          p[r][n] = ptx::pack<T>(two[n % 2 * 2], two[n % 2 * 2 + 1]);
+        }
+      }
+      SACCADE_UNROLL
+      for (int c = 0; c < kDim / 16; ++c) {
+        std::uint32_t v[4];
+        ptx::load_matrices_transposed(v, values + (my_value + 16 * j * kDim + chunk(c, lane() / 16)));
+        SACCADE_UNROLL
+        for (int r = 0; r < kRowTiles; ++r) {
+          ptx::multiply_add<T>(o_[r][2 * c], p[r], v[0], v[1]);
+          ptx::multiply_add<T>(o_[r][2 * c + 1], p[r], v[2], v[3]);
+        }
       }
     }
   }
@@ -102,56 +163,6 @@ class WarpRows {
   }
 
  private:
-  /// Takes in kKeys keys; with kMasked, those outside of the span are hidden.
-  template <bool kMasked>
-  SACCADE_DEVICE void attend(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, float scale,
-                             const KeySpan& span, int row, int first_key) {
-    float s[kRowTiles][kKeys / 8][4] = {};
-    const int my_key = (lane() / 16 * 8 + lane() % 8) * kDim;
-    SACCADE_UNROLL
-    for (int c = 0; c < kDim / 16; ++c) {
-      SACCADE_UNROLL
-      for (int j = 0; j < kKeys / 16; ++j) {
-        std::uint32_t k[4];
-        ptx::load_matrices(k, keys + (my_key + 16 * j * kDim + chunk(c, lane() / 8 % 2)));
-        SACCADE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(s[r][2 * j], q_[r][c], k[0], k[1]);
-          ptx::multiply_add<T>(s[r][2 * j + 1], q_[r][c], k[2], k[3]);
-        }
-      }
-    }
-    SACCADE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) {
-      if constexpr (kMasked) hide(s[r], span, row + 16 * r, first_key);
-      to_weights(s[r], scale, r);
-    }
-
-    const int my_value = lane() % 16 * kDim;
-    SACCADE_UNROLL
-    for (int j = 0; j < kKeys / 16; ++j) {
-      std::uint32_t p[kRowTiles][4];
-      SACCADE_UNROLL
-      for (int r = 0; r < kRowTiles; ++r) {
-        SACCADE_UNROLL
-        for (int n = 0; n < 4; ++n) {
-          const float(&two)[4] = s[r][2 * j + n / 2];
-          p[r][n] = ptx::pack<T>(two[n % 2 * 2], two[n % 2 * 2 + 1]);
-        }
-      }
-      SACCADE_UNROLL
-      for (int c = 0; c < kDim / 16; ++c) {
-        std::uint32_t v[4];
-        ptx::load_matrices_transposed(v, values + (my_value + 16 * j * kDim + chunk(c, lane() / 16)));
-        SACCADE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(o_[r][2 * c], p[r], v[0], v[1]);
-          ptx::multiply_add<T>(o_[r][2 * c + 1], p[r], v[2], v[3]);
-        }
-      }
-    }
-  }
-
   /// Hides the keys outside of the span of each of 16 rows.
   SACCADE_DEVICE void hide(float (&s)[kKeys / 8][4], const KeySpan& span, int row, int first_key) {
     SACCADE_UNROLL
@@ -172,29 +183,35 @@ class WarpRows {
 
   /// Turns 16 rows' scores into weights, and what was summed before into the same terms.
   SACCADE_DEVICE void to_weights(float (&s)[kKeys / 8][4], float scale, int r) {
+    float max[2];
+    SACCADE_UNROLL
+    for (int h = 0; h < 2; ++h) max[h] = larger(s[0][2 * h], s[0][2 * h + 1]);
+    SACCADE_UNROLL
+    for (int n = 1; n < kKeys / 8; ++n) {
+      SACCADE_UNROLL
+      for (int h = 0; h < 2; ++h) max[h] = larger(max[h], larger(s[n][2 * h], s[n][2 * h + 1]));
+    }
+    SACCADE_UNROLL
+    for (int distance = 1; distance < 4; distance *= 2) {
+      SACCADE_UNROLL
+      for (float& x : max) x = larger(x, ptx::shuffle_xor(x, distance));
+    }
     float keep[2];
+    float base[2];
     SACCADE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      float max = larger(s[0][2 * h], s[0][2 * h + 1]);
+      keep[h] = state_[r][h].raise(max[h] * scale);
+      state_[r][h].l *= keep[h];
+      base[h] = state_[r][h].base();
+    }
+    SACCADE_UNROLL
+    for (int n = 0; n < kKeys / 8; ++n) {
       SACCADE_UNROLL
-      for (int n = 1; n < kKeys / 8; ++n) max = larger(max, larger(s[n][2 * h], s[n][2 * h + 1]));
-      max = larger(max, ptx::shuffle_xor(max, 1));
-      max = larger(max, ptx::shuffle_xor(max, 2));
-      RowState& state = state_[r][h];
-      keep[h] = state.raise_lazily(max * scale);
-      state.l *= keep[h];
-      const float base = state.base();
-      SACCADE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        SACCADE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          float& x = s[n][2 * h + e];
-          x = ptx::fast_exp2(ptx::fma(x, scale, -base));
-          state.l += x;
-        }
+      for (int e = 0; e < 4; ++e) {
+        s[n][e] = ptx::fast_exp2(ptx::fma(s[n][e], scale, -base[e / 2]));
+        state_[r][e / 2].l += s[n][e];
       }
     }
-    if (!ptx::any_lane(keep[0] != 1 || keep[1] != 1)) return;
     SACCADE_UNROLL
     for (auto& part : o_[r]) {
       SACCADE_UNROLL
