@@ -168,11 +168,19 @@ python_environment() {
   echo "$key" >"$python_env/stamp"
 }
 
+# Fetching gigabytes takes minutes and hardly a processor: it begins while everything else is compiled.
+start_python_environment() {
+  mkdir -p "$logs/python"
+  local python_env=$logs/python/env
+  python_environment >"$logs/python/reason" &
+  python_environment_job=$!
+}
+
 # The Python package as a user installs it, around the release build's library, and its tests with PyTorch.
 check_python() {
   local started=$SECONDS status=0 reason log=$logs/python.log python_env=$logs/python/env
-  mkdir -p "$logs/python"
-  if ! reason=$(python_environment); then
+  if ! wait "$python_environment_job"; then
+    reason=$(<"$logs/python/reason")
     skip "Python package" "$reason"
     return
   fi

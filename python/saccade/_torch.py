@@ -71,10 +71,12 @@ def scaled_dot_product_attention(
 
 def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
     """PyTorch's answer, or its error: only when it does have an answer is this a fallback to be told of."""
-    tensors = isinstance(key, Tensor) and isinstance(value, Tensor) and not key.is_nested
-    if tensors and key.shape[-2:-1] != value.shape[-2:-1]:
-        # Some of its backends read past the end instead of noticing.
-        raise RuntimeError(f"key and value differ in length: {tuple(key.shape)} and {tuple(value.shape)}")
+    if all(isinstance(x, Tensor) and not x.is_nested for x in (query, key, value)):
+        # Some of its backends read past the end, or crash, instead of noticing.
+        if key.shape[-2:-1] != value.shape[-2:-1]:
+            raise RuntimeError(f"key and value differ in length: {tuple(key.shape)} and {tuple(value.shape)}")
+        if query.shape[-1:] != key.shape[-1:]:
+            raise RuntimeError(f"query and key differ in head dim: {tuple(query.shape)} and {tuple(key.shape)}")
     result = torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     warn_once(why)
     return result

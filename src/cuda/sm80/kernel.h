@@ -70,7 +70,7 @@ SACCADE_DEVICE void write_results(const Arguments<T>& a, const Rows& rows, int g
     ptx::store(Memory::state(group, warp_row + i),
                {{std::bit_cast<std::uint32_t>(state.m), std::bit_cast<std::uint32_t>(state.l)}});
   });
-  rows.for_each_pair([&](int i, const tile::RowState&, int column, float x, float y) {
+  rows.for_each_pair([&](int i, int column, float x, float y) {
     ptx::store(reinterpret_cast<ptx::Bytes8*>(Memory::partial(group, warp_row + i) + column),
                {{std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(y)}});
   });
@@ -183,15 +183,12 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
       meet();  // these keys are here, and nobody reads the stage before any more
     }
     fetch();
-    if constexpr (kInHalves) {
-      typename Rows::Weights weights;
-      rows.find_weights(weights, keys, a.scale, a.span, row, t * kKeys, tiles.coverage(t));
-      ptx::wait_copies<kOnTheirWay + 2>();
-      meet();
-      rows.add_values(weights, values);
-    } else {
-      rows.attend_tile(keys, values, a.scale, a.span, row, t * kKeys, tiles.coverage(t));
-    }
+    rows.attend_tile(keys, values, a.scale, a.span, row, t * kKeys, tiles.coverage(t), [&] {
+      if constexpr (kInHalves) {
+        ptx::wait_copies<kOnTheirWay + 2>();
+        meet();
+      }
+    });
   }
   ptx::wait_copies<0>();
   rows.finish();

@@ -42,75 +42,18 @@ class WarpRows {
   }
 
   /// Takes in one tile of kTileKeys keys, of which the mask leaves `coverage`. `row` is this warp's first
-  /// row, `first_key` the tile's first key.
+  /// row, `first_key` the tile's first key. before_values() is called when the weights are known and the
+  /// values are about to be read, which is once when all scores of the tile are alive at once.
+  template <class Before>
   SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, ScoreScale scale,
-                                  const KeySpan& span, int row, int first_key, Coverage coverage) {
+                                  const KeySpan& span, int row, int first_key, Coverage coverage,
+                                  Before&& before_values) {
     for (int j = 0; j < kTileKeys; j += kKeys) {
-      Weights weights;
-      find_weights(weights, keys + j * kDim, scale, span, row, first_key + j, coverage);
-      add_values(weights, values + j * kDim);
-    }
-  }
-
-  /// The weights of kKeys keys, in the registers of the lanes that computed the scores.
-  using Weights = float[kRowTiles][kKeys / 8][4];
-
-  /// The first half of the work: the weights of kKeys keys, and what was summed before in the same terms.
-  SACCADE_DEVICE void find_weights(Weights& s, ptx::SharedPointer<T> keys, ScoreScale scale,
-                                   const KeySpan& span, int row, int first_key, Coverage coverage) {
-    SACCADE_UNROLL
-    for (auto& rows : s) {
-      SACCADE_UNROLL
-      for (auto& part : rows) {
-        SACCADE_UNROLL
-        for (float& x : part) x = 0;
-      }
-    }
-    const int my_key = (lane() / 16 * 8 + lane() % 8) * kDim;
-    SACCADE_UNROLL
-    for (int c = 0; c < kDim / 16; ++c) {
-      SACCADE_UNROLL
-      for (int j = 0; j < kKeys / 16; ++j) {
-        std::uint32_t k[4];
-        ptx::load_matrices(k, keys + (my_key + 16 * j * kDim + chunk(c, lane() / 8 % 2)));
-        SACCADE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(s[r][2 * j], q_[r][c], k[0], k[1]);
-          ptx::multiply_add<T>(s[r][2 * j + 1], q_[r][c], k[2], k[3]);
-        }
-      }
-    }
-    if (coverage != Coverage::full) {
-      SACCADE_UNROLL
-      for (int r = 0; r < kRowTiles; ++r) hide(s[r], span, row + 16 * r, first_key);
-    }
-    SACCADE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) to_weights(s[r], scale.size, r);
-  }
-
-  /// The second half: their values.
-  SACCADE_DEVICE void add_values(const Weights& s, ptx::SharedPointer<T> values) {
-    const int my_value = lane() % 16 * kDim;
-    SACCADE_UNROLL
-    for (int j = 0; j < kKeys / 16; ++j) {
-      std::uint32_t p[kRowTiles][4];
-      SACCADE_UNROLL
-      for (int r = 0; r < kRowTiles; ++r) {
-        SACCADE_UNROLL
-        for (int n = 0; n < 4; ++n) {
-          const float(&two)[4] = s[r][2 * j + n / 2];
-          p[r][n] = ptx::pack<T>(two[n % 2 * 2], two[n % 2 * 2 + 1]);
-        }
-      }
-      SACCADE_UNROLL
-      for (int c = 0; c < kDim / 16; ++c) {
-        std::uint32_t v[4];
-        ptx::load_matrices_transposed(v, values + (my_value + 16 * j * kDim + chunk(c, lane() / 16)));
-        SACCADE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(o_[r][2 * c], p[r], v[0], v[1]);
-          ptx::multiply_add<T>(o_[r][2 * c + 1], p[r], v[2], v[3]);
-        }
+      // Two whole copies of the work, so that nothing branches between the products.
+      if (coverage == Coverage::full) {
+        attend<false>(keys + j * kDim, values + j * kDim, scale, span, row, first_key + j, before_values);
+      } else {
+        attend<true>(keys + j * kDim, values + j * kDim, scale, span, row, first_key + j, before_values);
       }
     }
   }
@@ -145,8 +88,7 @@ class WarpRows {
       for (int h = 0; h < 2; ++h) {
         SACCADE_UNROLL
         for (int n = 0; n < kDim / 8; ++n) {
-          act(16 * r + 8 * h + lane() / 4, state_[r][h], 8 * n + lane() % 4 * 2, o_[r][n][2 * h],
-              o_[r][n][2 * h + 1]);
+          act(16 * r + 8 * h + lane() / 4, 8 * n + lane() % 4 * 2, o_[r][n][2 * h], o_[r][n][2 * h + 1]);
         }
       }
     }
@@ -155,14 +97,97 @@ class WarpRows {
   /// Writes rows [row, row + kRows) of the output, those below `rows`.
   SACCADE_DEVICE void write(T* o, std::int64_t stride, int row, int rows) {
     finish();
-    for_each_pair([&](int i, const RowState& state, int column, float a, float b) {
-      if (row + i >= rows) return;
-      ptx::store(reinterpret_cast<std::uint32_t*>(o + (row + i) * stride + column),
-                 ptx::pack<T>(a * state.weight(), b * state.weight()));
-    });
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) {
+      SACCADE_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const float weight = state_[r][h].weight();  // once a row: it is a division
+        const int i = row + 16 * r + 8 * h + lane() / 4;
+        if (i >= rows) continue;
+        SACCADE_UNROLL
+        for (int n = 0; n < kDim / 8; ++n) {
+          const std::uint32_t pair = ptx::pack<T>(o_[r][n][2 * h] * weight, o_[r][n][2 * h + 1] * weight);
+          ptx::store(reinterpret_cast<std::uint32_t*>(o + i * stride + 8 * n + lane() % 4 * 2), pair);
+        }
+      }
+    }
   }
 
  private:
+  /// The weights of kKeys keys, in the registers of the lanes that computed the scores.
+  using Weights = float[kRowTiles][kKeys / 8][4];
+
+  /// The first half of the work: the weights of kKeys keys, and what was summed before in the same terms.
+  /// With kMasked, keys outside of the span are hidden.
+  template <bool kMasked>
+  SACCADE_DEVICE void find_weights(Weights& s, ptx::SharedPointer<T> keys, ScoreScale scale,
+                                   const KeySpan& span, int row, int first_key) {
+    SACCADE_UNROLL
+    for (auto& rows : s) {
+      SACCADE_UNROLL
+      for (auto& part : rows) {
+        SACCADE_UNROLL
+        for (float& x : part) x = 0;
+      }
+    }
+    const int my_key = (lane() / 16 * 8 + lane() % 8) * kDim;
+    SACCADE_UNROLL
+    for (int c = 0; c < kDim / 16; ++c) {
+      SACCADE_UNROLL
+      for (int j = 0; j < kKeys / 16; ++j) {
+        std::uint32_t k[4];
+        ptx::load_matrices(k, keys + (my_key + 16 * j * kDim + chunk(c, lane() / 8 % 2)));
+        SACCADE_UNROLL
+        for (int r = 0; r < kRowTiles; ++r) {
+          ptx::multiply_add<T>(s[r][2 * j], q_[r][c], k[0], k[1]);
+          ptx::multiply_add<T>(s[r][2 * j + 1], q_[r][c], k[2], k[3]);
+        }
+      }
+    }
+    if constexpr (kMasked) {
+      SACCADE_UNROLL
+      for (int r = 0; r < kRowTiles; ++r) hide(s[r], span, row + 16 * r, first_key);
+    }
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) to_weights(s[r], scale.size, r);
+  }
+
+  /// The second half: their values.
+  SACCADE_DEVICE void add_values(const Weights& s, ptx::SharedPointer<T> values) {
+    const int my_value = lane() % 16 * kDim;
+    SACCADE_UNROLL
+    for (int j = 0; j < kKeys / 16; ++j) {
+      std::uint32_t p[kRowTiles][4];
+      SACCADE_UNROLL
+      for (int r = 0; r < kRowTiles; ++r) {
+        SACCADE_UNROLL
+        for (int n = 0; n < 4; ++n) {
+          const float(&two)[4] = s[r][2 * j + n / 2];
+          p[r][n] = ptx::pack<T>(two[n % 2 * 2], two[n % 2 * 2 + 1]);
+        }
+      }
+      SACCADE_UNROLL
+      for (int c = 0; c < kDim / 16; ++c) {
+        std::uint32_t v[4];
+        ptx::load_matrices_transposed(v, values + (my_value + 16 * j * kDim + chunk(c, lane() / 16)));
+        SACCADE_UNROLL
+        for (int r = 0; r < kRowTiles; ++r) {
+          ptx::multiply_add<T>(o_[r][2 * c], p[r], v[0], v[1]);
+          ptx::multiply_add<T>(o_[r][2 * c + 1], p[r], v[2], v[3]);
+        }
+      }
+    }
+  }
+
+  template <bool kMasked, class Before>
+  SACCADE_DEVICE void attend(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, ScoreScale scale,
+                             const KeySpan& span, int row, int first_key, Before&& before_values) {
+    Weights weights;
+    find_weights<kMasked>(weights, keys, scale, span, row, first_key);
+    before_values();
+    add_values(weights, values);
+  }
+
   /// Hides the keys outside of the span of each of 16 rows.
   SACCADE_DEVICE void hide(float (&s)[kKeys / 8][4], const KeySpan& span, int row, int first_key) {
     SACCADE_UNROLL
