@@ -172,8 +172,12 @@ python_environment() {
 start_python_environment() {
   mkdir -p "$logs/python"
   local python_env=$logs/python/env
-  python_environment >"$logs/python/reason" &
+  (
+    flock 9
+    python_environment >"$logs/python/reason"
+  ) 9>"$logs/python/lock" &
   python_environment_job=$!
+  trap 'kill "$python_environment_job" 2>/dev/null || true' EXIT
 }
 
 # The Python package as a user installs it, around the release build's library, and its tests with PyTorch.

@@ -34,6 +34,10 @@ struct PlanOptions {
   std::string kernel{};  ///< A registry name to insist on; empty: the first that accepts.
   std::string config{};  ///< Kernel settings as "key=value ..."; what is not named is chosen by the kernel.
   int threads = 0;       ///< CPU threads at most; 0: all that OpenMP would use.
+  /// What the addresses of q, k, v and o of every run are multiples of, in bytes: a power of two. The fastest
+  /// GPU kernels move 16 bytes at a time and say no to less; who runs on views that begin anywhere says so
+  /// here.
+  int pointer_alignment = 16;
   /// The caller vouches for the pointers of every run: those of tensors that have elements lie on the device,
   /// are aligned to their elements, and no output overlaps anything. run() then does not look, which saves
   /// microseconds a call on a GPU. For frameworks whose tensors know all this.

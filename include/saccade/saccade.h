@@ -93,9 +93,10 @@ typedef struct saccade_tensors {
 typedef struct saccade_options {
   size_t struct_size; /**< sizeof(saccade_options); any other value is an error */
   int32_t device_kind, device_index;
-  const char* kernel; /**< a registry name to insist on, or null */
-  const char* config; /**< kernel settings as "key=value ...", or null */
-  int32_t threads;    /**< CPU threads at most; 0: all */
+  const char* kernel;        /**< a registry name to insist on, or null */
+  const char* config;        /**< kernel settings as "key=value ...", or null */
+  int32_t threads;           /**< CPU threads at most; 0: all */
+  int32_t pointer_alignment; /**< of q, k, v and o in bytes; 0 means 16; see saccade::PlanOptions */
   /** 1: the caller vouches for the pointers of every run; see saccade::PlanOptions */
   int32_t trusted_pointers;
 } saccade_options;

@@ -63,6 +63,7 @@ void describe_tensors(Call& c, saccade_problem& p) {
   const bool ragged_kv = static_cast<bool>(c.cu_seqlens_kv);
   const bool paged = static_cast<bool>(c.block_table);
   if (ragged_kv && paged) fail("cu_seqlens_kv and block_table exclude each other");
+  if (paged) check_dim("block_table", c.block_table, 2);
   check_dim("q", c.q, ragged_q ? 3 : 4);
   check_dim("k", c.k, ragged_kv ? 3 : 4);
   check_dim("v", c.v, ragged_kv ? 3 : 4);
@@ -86,7 +87,7 @@ void describe_tensors(Call& c, saccade_problem& p) {
   } else if (ragged_kv) {
     p.batch = c.q.size(0);
   } else if (paged) {
-    p.batch = broadcast("batches", {c.q.size(0), c.block_table.size(0)});
+    p.batch = c.q.size(0);
   } else {
     p.batch = broadcast("batches", {c.q.size(0), c.k.size(0), c.v.size(0)});
   }
@@ -231,10 +232,13 @@ void describe_device(const Call& c, PlanKey& key) {
     std::uint32_t threads = 0;
     STABLE_TORCH_ERROR_CODE_CHECK(torch_get_num_threads(&threads));
     key.device_kind = SACCADE_CPU;
-    key.threads = threads;
+    key.threads = static_cast<std::int32_t>(threads);
   } else if (type == codes().cuda) {
     key.device_kind = SACCADE_CUDA;
     key.device_index = index;
+    std::uintptr_t addresses = 16;  // more does not matter to any kernel
+    for (const Tensor* x : {&c.q, &c.k, &c.v}) addresses |= reinterpret_cast<std::uintptr_t>(x->data());
+    key.pointer_alignment = static_cast<std::int32_t>(addresses & (~addresses + 1));  // the lowest bit
   } else {
     fail("the tensors lie neither on the CPU nor on a CUDA device");
   }

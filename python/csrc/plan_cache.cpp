@@ -60,7 +60,8 @@ Plan::Plan(const PlanKey& key) {
   options.struct_size = sizeof options;
   options.device_kind = key.device_kind;
   options.device_index = key.device_index;
-  options.threads = static_cast<std::int32_t>(key.threads);
+  options.threads = key.threads;
+  options.pointer_alignment = key.pointer_alignment;
   options.trusted_pointers = 1;  // torch's tensors know where they lie, and the outputs are new
   if (saccade_plan_create(&key.problem, &options, &plan) != SACCADE_OK)
     throw std::runtime_error(saccade_last_error());

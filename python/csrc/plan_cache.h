@@ -14,7 +14,8 @@ struct PlanKey {
   saccade_problem problem;
   std::int32_t device_kind;
   std::int32_t device_index;
-  std::int64_t threads;  ///< CPU threads; torch.set_num_threads() may change them between calls.
+  std::int32_t threads;            ///< CPU threads; torch.set_num_threads() may change them between calls.
+  std::int32_t pointer_alignment;  ///< of q, k and v; views may begin anywhere.
 };
 
 struct Plan {

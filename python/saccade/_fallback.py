@@ -19,11 +19,11 @@ _said: set[str] = set()
 def warn_once(reason: str) -> bool:
     """Warns of this reason unless that was done before, at the caller's line. torch.compile wants a value."""
     if reason not in _said:
-        _said.add(reason)
         level, frame = 1, sys._getframe()
         while frame is not None and frame.f_code.co_filename.startswith(_FOLDER):
             level, frame = level + 1, frame.f_back
         warnings.warn(f"computed by PyTorch instead: {reason}", FallbackWarning, stacklevel=level)
+        _said.add(reason)  # after it: a filter may have made an error of it, and then it is one every time
     return True
 
 

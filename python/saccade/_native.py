@@ -70,6 +70,7 @@ class Options(ctypes.Structure):
         ("kernel", ctypes.c_char_p),
         ("config", ctypes.c_char_p),
         ("threads", ctypes.c_int32),
+        ("pointer_alignment", ctypes.c_int32),
         ("trusted_pointers", ctypes.c_int32),
     ]
 
@@ -118,11 +119,11 @@ def parse(text: str) -> Problem:
 class Plan:
     """A kernel chosen for a problem: by the planner, or by its name and settings."""
 
-    def __init__(self, problem: Problem, device: tuple[int, int], kernel: str = "", config: str = ""):
+    def __init__(self, problem: Problem, device: tuple[int, int], kernel: str = "", config: str = "", threads: int = 0):
         """Raises the library's reason when nothing fits."""
         self._plan = ctypes.c_void_p()
         wanted = (kernel.encode() or None, config.encode() or None)
-        options = Options(ctypes.sizeof(Options), *device, *wanted)
+        options = Options(ctypes.sizeof(Options), *device, *wanted, threads)
         check(library().saccade_plan_create(ctypes.byref(problem), ctypes.byref(options), ctypes.byref(self._plan)))
         self.workspace_bytes: int = library().saccade_plan_workspace_bytes(self._plan)
         self.kernel, self.config, self.explanation = (

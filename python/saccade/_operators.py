@@ -87,6 +87,8 @@ def _sdpa_fake(query, key, value, attn_mask=None, is_causal=False, scale=None, e
     for name, x in (("query", query), ("key", key), ("value", value)):
         torch._check(x.ndim == 4, lambda name=name, x=x: f"{name} has {x.ndim} dimensions; it must have 4")
     torch._check(query.device == key.device == value.device, lambda: "the tensors lie on different devices")
+    torch._check(query.shape[3] == key.shape[3], lambda: "query and key differ in head dim")
+    torch._check(key.shape[2] == value.shape[2], lambda: "key and value differ in length")
     batch = _common(query.shape[0], key.shape[0], value.shape[0])
     heads = query.shape[1] if enable_gqa else _common(query.shape[1], key.shape[1], value.shape[1])
     return _empty_like_q(query, batch, heads, query.shape[2], value.shape[3])
@@ -110,11 +112,14 @@ def _attention_fake(q, k, v, *options):
 
 def _vjp(run, tensors, gradients):
     """Gradients of run(*tensors) by PyTorch's own operators: the formula until there is a backward of ours."""
+    twice = torch.is_grad_enabled()  # the gradients' own gradients will be asked for
     with torch.enable_grad():
-        inputs = [x.detach().requires_grad_(x.is_floating_point()) if x is not None else None for x in tensors]
+        inputs = tensors
+        if not twice:
+            inputs = [x.detach().requires_grad_(x.is_floating_point()) if x is not None else None for x in tensors]
         outputs = run(*inputs)
         asked = [x for x in inputs if x is not None and x.requires_grad]
-        found = torch.autograd.grad(outputs, asked, gradients, allow_unused=True)
+        found = torch.autograd.grad(outputs, asked, gradients, allow_unused=True, create_graph=twice)
     by_input = iter(found)
     return [next(by_input) if x is not None and x.requires_grad else None for x in inputs]
 

@@ -43,9 +43,11 @@ def attention_reference(
     ends_kv = cu_seqlens_kv.tolist() if cu_seqlens_kv is not None else None
     lengths = kv_lengths.tolist() if kv_lengths is not None else None
     batch = len(ends_q) - 1 if ends_q is not None else q.shape[0]
+    if ends_q is None and ends_kv is None and block_table is None:
+        batch = max(batch, k.shape[0], v.shape[0])
     outs, lses = [], []
     for b in range(batch):
-        q_b = q[ends_q[b] : ends_q[b + 1]].transpose(0, 1) if ends_q is not None else q[b]
+        q_b = q[ends_q[b] : ends_q[b + 1]].transpose(0, 1) if ends_q is not None else q[b if q.shape[0] > 1 else 0]
         k_b, v_b = (_keys_of(x, b, ends_kv, lengths, block_table) for x in (k, v))
         mask_b = _mask_of(mask, b, q_b.shape[1], k_b.shape[1])
         slopes = alibi_slopes if alibi_slopes is None or alibi_slopes.ndim == 1 else alibi_slopes[b]
@@ -99,7 +101,9 @@ def _dense(q, k, v, mask, slopes, sinks, scale, softcap, window, bottom_right):
     if mask is not None and mask.dtype == torch.bool:
         visible = visible & mask
     elif mask is not None:
-        scores = scores + mask.to(compute)
+        # Hidden like by a boolean mask, so that a row of nothing else has gradients of 0 instead of NaN.
+        visible = visible & (mask != -math.inf)
+        scores = scores + mask.to(compute).masked_fill(mask == -math.inf, 0)
     if slopes is not None:
         scores = scores - slopes.to(compute) * (i - j).abs()
     scores = scores.masked_fill(~visible, -math.inf)

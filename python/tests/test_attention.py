@@ -302,3 +302,24 @@ def test_explain(device):
     assert text.startswith("b2 h4/2 lq6 lk9 d16 f16") and "chosen" in text
     with pytest.raises(TypeError, match="colour"):
         saccade.explain(q, k, v, colour=1)
+
+
+def test_rows_with_nothing_to_attend_to_have_gradients_of_zero(device):
+    q, k, v = (torch.randn(1, 1, 3, 8, device=device, requires_grad=True) for _ in range(3))
+    mask = torch.zeros(3, 3, device=device)
+    mask[1] = float("-inf")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", saccade.FallbackWarning)
+        saccade.attention(q, k, v, mask=mask).sum().backward()
+    for x in (q, k, v):
+        assert x.grad.isfinite().all()
+    assert (q.grad[0, 0, 1] == 0).all()
+
+
+def test_block_tables_are_matrices_with_a_row_for_each_sequence(device):
+    q, pages = torch.randn(2, 1, 1, 8, device=device), torch.randn(4, 16, 1, 8, device=device)
+    lengths = torch.tensor([3, 5], dtype=torch.int32, device=device)
+    for table in (torch.zeros(2), torch.zeros(3, 2), torch.zeros(1, 2)):
+        table = table.to(device=device, dtype=torch.int32)
+        with pytest.raises((RuntimeError, ValueError)):
+            saccade.attention(q, pages, pages, block_table=table, kv_lengths=lengths)

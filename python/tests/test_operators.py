@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import check_close
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import saccade
 from saccade import _torch
@@ -296,3 +297,28 @@ def test_mixed_devices_are_refused():
     q = torch.randn(1, 1, 2, 4)
     with pytest.raises(RuntimeError):
         _torch._sdpa_forward(q, q, q.to("meta"))
+
+
+def test_gradients_of_gradients(device):
+    q, k, v = (torch.randn(1, 2, 5, 8, device=device, dtype=torch.float32, requires_grad=True) for _ in range(3))
+
+    def penalty(attend):
+        out = attend(q, k, v)
+        (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), (q, k, v))
+
+    def plain(q, k, v):
+        return torch.softmax(q @ k.transpose(-1, -2) / 8**0.5, -1) @ v
+
+    expected = penalty(plain)
+    with sdpa_kernel(SDPBackend.MATH):  # PyTorch's other backends have none, and say so
+        found = penalty(torch.ops.saccade.sdpa)
+    for ours_, exact in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours_, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_fake_tensors_refuse_what_real_ones_refuse():
+    with torch.device("meta"):
+        q, k = torch.empty(1, 2, 4, 16), torch.empty(1, 2, 5, 8)
+    with pytest.raises(RuntimeError, match="head dim"):
+        torch.ops.saccade.sdpa(q, k, k)

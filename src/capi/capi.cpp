@@ -204,6 +204,7 @@ Result<saccade::PlanOptions> to_cpp(const saccade_options* c) {
   if (c->kernel != nullptr) options.kernel = c->kernel;
   if (c->config != nullptr) options.config = c->config;
   options.threads = c->threads;
+  if (c->pointer_alignment != 0) options.pointer_alignment = c->pointer_alignment;
   options.trusted_pointers = c->trusted_pointers != 0;
   return options;
 }

@@ -20,6 +20,7 @@ struct Machine {
   int compute_capability = 0;  ///< 90 for 9.0
   int multiprocessors = 0;
   std::size_t shared_bytes_per_block = 0;  ///< what a block may ask for at most
+  int pointer_alignment = 16;              ///< of q, k, v and o, in bytes
 };
 
 /// A kernel bound to a problem and a configuration.

@@ -8,8 +8,8 @@
 namespace saccade::SACCADE_MACHINE {
 
 std::span<const Kernel* const> kernels() {
-  // By the times of evidence/h200/ladder.json. cuBLAS comes after the fused rungs: it wants memory for all
-  // scores.
+  // The family first; the rungs by the times of evidence/h200/ladder.json. cuBLAS comes after the fused
+  // rungs: it wants memory for all scores.
   static const std::array kRows = {&sm80_forward(),
                                    &ladder::ladder_cp_async(),
                                    &ladder::ladder_warp_specialized(),

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -73,8 +74,14 @@ std::vector<KernelInfo> kernels() {
 
 Result<Plan> make_plan(const Problem& problem, const PlanOptions& options) {
   if (Status status = validate(problem); !status.ok()) return status;
-  const Result<Machine> machine = find_machine(options);
+  if (options.pointer_alignment <= 0 ||
+      !std::has_single_bit(static_cast<unsigned>(options.pointer_alignment))) {
+    return Status(Code::invalid_argument, fmt::format("pointer_alignment is {}; it must be a power of two",
+                                                      options.pointer_alignment));
+  }
+  Result<Machine> machine = find_machine(options);
   if (!machine.ok()) return machine.status();
+  machine->pointer_alignment = options.pointer_alignment;
   if (options.threads < 0) {
     return Status(Code::invalid_argument,
                   fmt::format("threads is {}; it must not be negative (0: all)", options.threads));

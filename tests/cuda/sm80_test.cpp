@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "cuda/kernels.h"
 #include "cuda/sm80/config.h"
 #include "emu/session.h"
 #include "support/from_environment.h"
@@ -121,10 +122,26 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
                 prepared->config);
     }
   }
+  const Result<Prepared> large =
+      kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada,
+                     "row_warps=2 row_tiles=1 key_groups=4 tile_keys=64 score_keys=64 stages=3 blocks=1");
+  EXPECT_NE(large.status().message().find("bytes of shared memory"), std::string::npos)
+      << large.status().message();
   const Result<Prepared> unknown =
       kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada, "row_warps=7");
   EXPECT_EQ(unknown.status().code(), Code::invalid_argument);
   EXPECT_NE(unknown.status().message().find("row_warps=7"), std::string::npos) << unknown.status().message();
+}
+
+TEST(Sm80Planner, LeavesOddAddressesToTheReferenceKernel) {
+  const Problem problem = parse_problem("b1 h1 l64 d64 f16").value();
+  Machine odd = emulated_machine();
+  odd.pointer_alignment = 2;
+  for (const Kernel* kernel : emulated::kernels()) {
+    const bool plain = kernel->name == "cuda_reference";
+    EXPECT_EQ(kernel->reject(problem, odd).has_value(), !plain) << kernel->name;
+    EXPECT_FALSE(kernel->reject(problem, emulated_machine()).has_value()) << kernel->name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Instances, Sm80, testing::ValuesIn(instances()), [](const auto& named) {

@@ -136,6 +136,17 @@ TEST(Planner, TrustedPointersAreNotLookedAtButTheWorkspaceIs) {
   EXPECT_EQ(run(trusting.value(), call.tensors(), {nullptr, 0}).code(), Code::workspace_too_small);
 }
 
+TEST(Planner, AlignmentsArePowersOfTwo) {
+  for (const int alignment : {0, -16, 3, 24}) {
+    PlanOptions wanted = options();
+    wanted.pointer_alignment = alignment;
+    const Result<Plan> plan = make_plan(Problem::dense(1, 1, 8, 64), wanted);
+    EXPECT_EQ(plan.status().code(), Code::invalid_argument);
+    EXPECT_NE(plan.status().message().find(fmt::format("pointer_alignment is {}", alignment)),
+              std::string::npos);
+  }
+}
+
 TEST(Planner, AMissingGpuIsNamed) {
   const Problem p = Problem::dense(1, 1, 8, 64);
   const Result<Plan> plan = make_plan(p, {.device = {DeviceKind::cuda, 99}});

@@ -79,7 +79,10 @@ Bound bound(const ShapeResult& shape) {
 }
 
 std::vector<BarResult> judge_bars(const ShapeResult& shape) {
-  const auto chosen = std::ranges::find_if(shape.kernels, &KernelResult::timed);
+  auto chosen = std::ranges::find_if(shape.kernels, [&](const KernelResult& kernel) {
+    return kernel.timed() && kernel.kernel == shape.chosen;
+  });
+  if (chosen == shape.kernels.end()) chosen = std::ranges::find_if(shape.kernels, &KernelResult::timed);
   if (chosen == shape.kernels.end()) return {};
   const Problem& problem = shape.of.problem;
   std::vector<BarResult> results;

@@ -317,6 +317,8 @@ ShapeResult Bench::run(const Case& each, const Report& report) {
   result.device = device_;
   result.threads = threads_;
   result.cold = options_.cold;
+  if (const Result<Plan> plan = make_plan(each.problem, {.device = device_, .threads = threads_}); plan.ok())
+    result.chosen = plan->kernel();
   std::vector<Work> work;
   for (const KernelChoice& kernel : options_.kernels) {
     const std::size_t before = work.size();

@@ -55,6 +55,7 @@ struct ShapeResult {
   int threads = 0;
   bool cold = false;
   std::string baseline;  ///< empty: nothing to compare
+  std::string chosen;    ///< the planner's kernel: whom the bars are for
   std::vector<KernelResult> kernels;
   double fma_flops_per_second = 0;   ///< median of the FMA (on a GPU: matrix) loop in the kernels' own rounds
   double read_bytes_per_second = 0;  ///< median of reading its K and V, in the same rounds

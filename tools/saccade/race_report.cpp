@@ -48,18 +48,21 @@ std::optional<Json> read_race(const std::string& file) {
 
 std::string race_markdown(const Json& race) {
   const Json& shapes = race.at("results");
-  std::string text = "| Kernel | Gain over the one before |";
+  const bool several = race.at("totals").size() > 1;
+  std::string text = several ? "| Kernel | Gain over the one before |" : "| Kernel |";
   for (const Json& shape : shapes) text += fmt::format(" `{}` |", shape.at("shape").get<std::string>());
-  text += "\n|-|-:|";
+  text += several ? "\n|-|-:|" : "\n|-|";
   for (std::size_t n = 0; n < shapes.size(); ++n) text += "-:|";
   text += "\n";
   std::optional<double> before;
   for (const Json& row : shapes.at(0).at("kernels")) {
     const std::string name = row.at("kernel").get<std::string>();
-    const bool rival = !race.at("totals").contains(name);
+    const bool rival = row.value("rival", !race.at("totals").contains(name));
     const auto time = rival ? std::nullopt : time_of(shapes.at(0), name);
-    if (rival && !time_of(shapes.at(0), name)) continue;
-    text += fmt::format("| {} | {} |", name, time && before ? format_number(*before / *time) + "x" : "");
+    if (rival && !time_of(shapes.at(0), name))
+      continue;  // who is not there does not race; who failed is shown
+    text += fmt::format("| {} |", name);
+    if (several) text += fmt::format(" {} |", time && before ? format_number(*before / *time) + "x" : "");
     for (const Json& shape : shapes) text += fmt::format(" {} |", cell(shape, name, rival));
     text += "\n";
     if (time) before = time;
@@ -73,10 +76,12 @@ std::string race_markdown(const Json& race) {
                                                 from.at("gpus").at(0).at("clocks.max.sm").get<std::string>())
                                   : from.at("host").at("cpu").get<std::string>();
   text += fmt::format(
-      "\n{} time, medians; in brackets the speed-up over the fastest SDPA backend of that shape (bold), the "
-      "gain is that of the first shape. {}, PyTorch {}, commit {}, {}.\n",
-      on_gpu ? "Device" : "Host", machine, from.at("torch").get<std::string>(),
-      from.at("commit").get<std::string>().substr(0, 12), from.at("date").get<std::string>());
+      "\n{} time, medians; in brackets the speed-up over the fastest SDPA backend of that shape (bold){}. "
+      "{}, "
+      "PyTorch {}, commit {}, {}.\n",
+      on_gpu ? "Device" : "Host", several ? ", the gain is that of the first shape" : "", machine,
+      from.at("torch").get<std::string>(), from.at("commit").get<std::string>().substr(0, 12),
+      from.at("date").get<std::string>());
   return text;
 }
 

@@ -42,7 +42,7 @@ class Candidate:
 def ours(shape: Shape, q, k, v) -> Candidate:
     """What a user calls."""
     device = (_native.CUDA, q.device.index or 0) if q.is_cuda else (_native.CPU, 0)
-    plan = _native.Plan(shape.problem, device)
+    plan = _native.Plan(shape.problem, device, threads=torch.get_num_threads())
     call = functools.partial(scaled_dot_product_attention, q, k, v, is_causal=shape.causal, enable_gqa=shape.grouped)
     return Candidate("saccade", call, config=f"{plan.kernel}: {plan.config}", workspace_bytes=plan.workspace_bytes)
 
@@ -51,7 +51,7 @@ def kernel(name: str, shape: Shape, q, k, v) -> Candidate:
     """One of the library's kernels by its registry name ('NAME' or 'NAME:key=value ...'), called through the C ABI."""
     name, _, config = name.partition(":")
     device = (_native.CUDA, q.device.index or 0) if q.is_cuda else (_native.CPU, 0)
-    plan = _native.Plan(shape.problem, device, name, config)
+    plan = _native.Plan(shape.problem, device, name, config, torch.get_num_threads())
     out = torch.full((*q.shape[:3], v.shape[3]), float("nan"), dtype=q.dtype, device=q.device)
     workspace = torch.empty(plan.workspace_bytes + 256, dtype=torch.uint8, device=q.device)
     aligned = (workspace.data_ptr() + 255) // 256 * 256

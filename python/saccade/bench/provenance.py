@@ -43,6 +43,11 @@ def _cpu() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
+def _without_folder(argument: str) -> str:
+    """Where a file lay is nobody's business."""
+    return argument.rsplit("/", 1)[-1] if argument.startswith("/") else argument
+
+
 def collect(seed: int, commit: str | None) -> dict:
     """All of it. The commit is that of the working directory unless it is given."""
     found = commit or _output("git", "rev-parse", "--short=12", "HEAD") or "unknown"
@@ -73,5 +78,5 @@ def collect(seed: int, commit: str | None) -> dict:
         "gpus": gpus,
         "date": now(),
         "seed": seed,
-        "command_line": shlex.join(["python", "-m", "saccade.bench", *sys.argv[1:]]),
+        "command_line": shlex.join(["python", "-m", "saccade.bench", *(_without_folder(x) for x in sys.argv[1:])]),
     }

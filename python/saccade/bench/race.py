@@ -62,9 +62,9 @@ def rounded(x: float) -> float:
 
 
 def checked(candidate: Candidate, judge: Judge, like: torch.Tensor) -> dict:
-    """Runs once on poisoned memory and judges: the allocator hands the block of the NaNs out again."""
-    del_me = torch.full_like(like, float("nan"))
-    del del_me
+    """Runs once and judges; on a GPU on poisoned memory, since the allocator hands the block of the NaNs out again."""
+    poison = torch.full_like(like, float("nan"))
+    del poison
     with candidate.around():
         output = candidate.call()
     if output.is_cuda:

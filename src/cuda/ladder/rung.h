@@ -46,7 +46,7 @@ SACCADE_DEVICE Unit unit_of(const Arguments& a, int number, int rows_per_tile) {
 }
 
 /// Why no rung takes the problem; the ladder is for the plain ones.
-inline std::optional<std::string> reject(const Problem& p, const Machine&) {
+inline std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   if (p.dtype != DType::f16) return "the ladder takes f16 only";
   if (p.dim_qk != p.dim_v || (p.dim_qk != 64 && p.dim_qk != 128))
     return "the ladder takes head dims 64 and 128";
@@ -64,6 +64,7 @@ inline std::optional<std::string> reject(const Problem& p, const Machine&) {
     if (s->row % 8 != 0 || s->head % 8 != 0 || s->batch % 8 != 0)
       return "the ladder moves 16 bytes at a time";
   }
+  if (machine.pointer_alignment % 16 != 0) return "the ladder needs addresses that are multiples of 16";
   return std::nullopt;
 }
 

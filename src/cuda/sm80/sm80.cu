@@ -32,22 +32,6 @@ const Entry kEntries[] = {
 };
 #undef SACCADE_SM80
 
-std::optional<std::string> reject(const Problem& p, const Machine&) {
-  if (p.dtype == DType::f32) return "it takes f16 and bf16";
-  if (p.dim_qk != p.dim_v || (p.dim_qk != 64 && p.dim_qk != 128)) return "it takes head dims 64 and 128";
-  if (p.softcap > 0 || p.alibi || p.sinks || p.mask != MaskKind::none)
-    return "it has no softcap, ALiBi, sinks or masks";
-  if (p.ragged_q || p.kv_layout != KvLayout::dense || p.kv_lengths) return "it takes dense tensors";
-  if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar ||
-      p.batch * p.heads_q * p.len_q > std::numeric_limits<int>::max()) {
-    return "it counts rows in 32 bits";
-  }
-  for (const Strides* s : {&p.q, &p.k, &p.v, &p.o}) {
-    if (s->row % 8 != 0 || s->head % 8 != 0 || s->batch % 8 != 0) return "it moves 16 bytes at a time";
-  }
-  return std::nullopt;
-}
-
 std::int64_t blocks_of(const Problem& p, const Config& c) {
   return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
 }
@@ -72,6 +56,24 @@ const Entry* choose(const Problem& p, const Machine& machine) {
   return best;
 }
 
+std::optional<std::string> reject(const Problem& p, const Machine& machine) {
+  if (p.dtype == DType::f32) return "it takes f16 and bf16";
+  if (p.dim_qk != p.dim_v || (p.dim_qk != 64 && p.dim_qk != 128)) return "it takes head dims 64 and 128";
+  if (p.softcap > 0 || p.alibi || p.sinks || p.mask != MaskKind::none)
+    return "it has no softcap, ALiBi, sinks or masks";
+  if (p.ragged_q || p.kv_layout != KvLayout::dense || p.kv_lengths) return "it takes dense tensors";
+  if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar ||
+      p.batch * p.heads_q * p.len_q > std::numeric_limits<int>::max()) {
+    return "it counts rows in 32 bits";
+  }
+  for (const Strides* s : {&p.q, &p.k, &p.v, &p.o}) {
+    if (s->row % 8 != 0 || s->head % 8 != 0 || s->batch % 8 != 0) return "it moves 16 bytes at a time";
+  }
+  if (machine.pointer_alignment % 16 != 0) return "it needs addresses that are multiples of 16";
+  if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
+  return std::nullopt;
+}
+
 std::string to_text(const Config& c) {
   const auto number = [](const char* key, int value) { return key + std::to_string(value); };
   return number("row_warps=", c.row_warps) + number(" row_tiles=", c.row_tiles) +
@@ -80,10 +82,8 @@ std::string to_text(const Config& c) {
 }
 
 Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_view text) {
-  const Entry* standard = choose(p, machine);
-  if (standard == nullptr) return Status(Code::unsupported, "no instance fits the shared memory of this GPU");
   saccade::Config given(text);
-  Config c = standard->config;
+  Config c = choose(p, machine)->config;  // reject() has made sure that there is one
   constexpr int kMost = 1024;
   for (const auto& [key, value] : {std::pair{"row_warps", &Config::row_warps},
                                    {"row_tiles", &Config::row_tiles},
@@ -97,7 +97,12 @@ Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_
   if (Status status = given.finish(kName); !status.ok()) return status;
   std::string known;
   for (const Entry& entry : kEntries) {
-    if (entry.config == c) return &entry;
+    if (entry.config == c && c.shared_bytes() <= machine.shared_bytes_per_block) return &entry;
+    if (entry.config == c) {
+      return Status(Code::invalid_argument, to_text(c) + " needs " + std::to_string(c.shared_bytes()) +
+                                                " bytes of shared memory; a block of this GPU may have " +
+                                                std::to_string(machine.shared_bytes_per_block));
+    }
     if (entry.config.dim == c.dim) known += "; " + to_text(entry.config);
   }
   return Status(Code::invalid_argument,
@@ -141,11 +146,11 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   const Entry* entry = found.value();
   return SACCADE_MACHINE::bind(
       to_text(entry->config), 0, p, [p, entry](const Tensors& t, std::byte*, const Target& target) -> Status {
+        if (p.batch * p.heads_q * p.len_q == 0) return {};
         for (const void* data : {t.q, t.k, t.v, static_cast<const void*>(t.o)}) {
           if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
             return {Code::invalid_argument, "sm80 needs q, k, v and o aligned to 16 bytes"};
         }
-        if (p.batch * p.heads_q * p.len_q == 0) return {};
         return p.dtype == DType::f16 ? entry->f16(arguments<F16>(p, t, entry->config), target)
                                      : entry->bf16(arguments<BF16>(p, t, entry->config), target);
       });

@@ -216,10 +216,10 @@ TEST_F(Misuse, ArrivalsWaitForTheCopiesBeforeThem) {
     };
   };
   expect_clean(kernel(Mistake::none));
-  expect_always(kernel(Mistake::no_wait),
-                {"reads bytes still in flight", "that nobody has written", "with nothing that orders the two"});
-  expect_always(kernel(Mistake::copy_after),
-                {"reads bytes still in flight", "that nobody has written", "with nothing that orders the two"});
+  expect_always(kernel(Mistake::no_wait), {"reads bytes still in flight", "that nobody has written",
+                                           "with nothing that orders the two"});
+  expect_always(kernel(Mistake::copy_after), {"reads bytes still in flight", "that nobody has written",
+                                              "with nothing that orders the two"});
   expect_sometimes(kernel(Mistake::too_many),
                    {"expects no more arrivals in this phase", "reads bytes still in flight",
                     "that nobody has written", "with nothing that orders the two"});
