@@ -84,9 +84,7 @@ void describe_tensors(Call& c, saccade_problem& p) {
 
   if (ragged_q) {
     p.batch = c.cu_seqlens_q.size(0) - 1;
-  } else if (ragged_kv) {
-    p.batch = c.q.size(0);
-  } else if (paged) {
+  } else if (ragged_kv || paged) {
     p.batch = c.q.size(0);
   } else {
     p.batch = broadcast("batches", {c.q.size(0), c.k.size(0), c.v.size(0)});
