@@ -112,11 +112,14 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
          {"b1 h8 l512 d64 f16", "b8 h16 l2048 d64 f16", "b1 h16 l512 d128 bf16", "b8 h16 l2048 d128 f16"}) {
       const Result<Prepared> prepared = kernel.prepare(parse_problem(shape).value(), machine, "");
       ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+      int found = 0;
       for (const Named& instance : instances()) {
-        if (instance.text == prepared->config && instance.config.dim == parse_problem(shape).value().dim_qk) {
-          EXPECT_LE(instance.config.shared_bytes(), machine.shared_bytes_per_block);
-        }
+        if (instance.text != prepared->config || instance.config.dim != parse_problem(shape).value().dim_qk)
+          continue;
+        ++found;
+        EXPECT_LE(instance.config.shared_bytes(), machine.shared_bytes_per_block);
       }
+      EXPECT_EQ(found, 1) << prepared->config;
       // The text names the same instance again.
       EXPECT_EQ(kernel.prepare(parse_problem(shape).value(), machine, prepared->config)->config,
                 prepared->config);

@@ -59,6 +59,11 @@ struct RingPosition {
   }
 };
 
+/// The tiles of keys that a unit needs.
+SACCADE_DEVICE tile::TileRange tiles_of(const Arguments& a, const Unit& unit) {
+  return tile::tiles_of<kSpecializedKeys>(a.span, unit.first_row, unit.first_row + kSpecializedRows - 1);
+}
+
 /// The producer's side: fills tiles in the order in which the consumers will ask for them.
 template <int kDim>
 class Producer {
@@ -95,8 +100,7 @@ SACCADE_DEVICE void consume_unit(Ring<kDim>& ring, const Arguments& a, const Uni
                                  RingPosition<Ring<kDim>::kStages>& at) {
   constexpr int kKeys = kSpecializedKeys;
   const int row = unit.first_row + 16 * ptx::warp_index();
-  const tile::TileRange tiles =
-      tile::tiles_of<kKeys>(a.span, unit.first_row, unit.first_row + kSpecializedRows - 1);
+  const tile::TileRange tiles = tiles_of(a, unit);
   // The queries are the consumers' own business, the first barrier being there for the unit before.
   ptx::sync_some(kConsumerBarrier, kConsumers);
   tile::copy_rows<F16, kSpecializedRows, kDim, kConsumers>(ring.queries(), unit.q, a.q.row, unit.first_row,
@@ -113,11 +117,6 @@ SACCADE_DEVICE void consume_unit(Ring<kDim>& ring, const Arguments& a, const Uni
     ptx::arrive_mbarrier(ring.empty + at.stage);
   }
   rows.write(unit.o, a.o.row, row, a.len_q);
-}
-
-/// The tiles of keys that a unit needs.
-SACCADE_DEVICE tile::TileRange tiles_of(const Arguments& a, const Unit& unit) {
-  return tile::tiles_of<kSpecializedKeys>(a.span, unit.first_row, unit.first_row + kSpecializedRows - 1);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::ladder

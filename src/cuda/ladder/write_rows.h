@@ -13,10 +13,11 @@ SACCADE_DEVICE void write_rows(const Arguments& a, const Unit& unit, int first,
   SACCADE_UNROLL
   for (int r = 0; r < kRows; ++r) {
     if (first + r >= a.len_q) continue;
+    const float weight = state[r].weight();  // once a row: it is a division
     SACCADE_UNROLL
     for (int c = 0; c < kColumns; ++c) {
       F16* to = unit.o + (first + r) * a.o.row + c * ptx::kWarpThreads + ptx::lane_index();
-      ptx::store(to, ptx::from_float<F16>(o[r][c] * state[r].weight()));
+      ptx::store(to, ptx::from_float<F16>(o[r][c] * weight));
     }
   }
 }

@@ -157,8 +157,11 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
   const auto meet = [&] {
     if constexpr (kGroups == 1) {
       ptx::sync_block();
-    } else {
-      ptx::sync_some(1 + group, kConfig.group_threads());
+    } else {  // numbers that the compiler knows: racecheck may not follow one in a register
+      SACCADE_UNROLL
+      for (int g = 0; g < kGroups; ++g) {
+        if (group == g) ptx::sync_some(1 + g, kConfig.group_threads());
+      }
     }
   };
   tile::copy_rows<T, kConfig.rows(), kConfig.dim, kConfig.threads()>(Memory::queries(), a.q.rows(batch, head),
