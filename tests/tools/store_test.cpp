@@ -53,6 +53,17 @@ TEST_F(StoredRuns, HistoryShowsAKernelOverRuns) {
   EXPECT_EQ(run("history 'b1 h2 l64 d32 q99'").exit_code, 2);
 }
 
+/// What a document says of the shape and kernel of a row of `compare`.
+json time_of(const json& document, const json& row) {
+  for (const json& result : document.at("results")) {
+    if (result.at("shape") != row.at("shape")) continue;
+    for (const json& kernel : result.at("kernels")) {
+      if (kernel.at("kernel") == row.at("kernel")) return kernel.at("time");
+    }
+  }
+  return {};
+}
+
 TEST_F(StoredRuns, CompareTakesRunsPrefixesAndFiles) {
   const json first = bench(), second = bench();
   const std::string before = first.at("run"), file = folder_.file("before.json");
@@ -65,12 +76,17 @@ TEST_F(StoredRuns, CompareTakesRunsPrefixesAndFiles) {
     EXPECT_LE(row.at("low"), row.at("speedup"));
     EXPECT_LE(row.at("speedup"), row.at("high"));
   }
-  // A file keeps no samples, so its interval is the wider one.
+  // A file keeps no samples, so both medians' intervals make the ratio's.
   ASSERT_EQ(run("evidence export " + before + " '" + file + "'").exit_code, 0);
   const json by_file = run("compare --json '" + file + "' latest").json();
+  ASSERT_EQ(by_file.at("results").size(), result.at("results").size());
   for (std::size_t i = 0; i < by_file.at("results").size(); ++i) {
     const json& row = by_file.at("results")[i];
-    EXPECT_LE(row.at("low").get<double>(), result.at("results")[i].at("low").get<double>() * 1.01);
+    const json a = time_of(first, row), b = time_of(second, row);
+    const auto quotient = [](const json& x, const json& y) { return x.get<double>() / y.get<double>(); };
+    EXPECT_NEAR(row.at("low"), quotient(a.at("low_us"), b.at("high_us")), 1e-4 * row.at("low").get<double>());
+    EXPECT_NEAR(row.at("high"), quotient(a.at("high_us"), b.at("low_us")),
+                1e-4 * row.at("high").get<double>());
     EXPECT_EQ(row.at("after_us"), result.at("results")[i].at("after_us"));
   }
   EXPECT_EQ(run("compare zz latest").exit_code, 2);
