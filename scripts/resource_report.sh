@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prints registers, spills and static shared memory of every CUDA kernel below a build folder, as ptxas reported them,
-# and fails when one spills or asks for more static shared memory than a launch without asking may have.
+# and fails when one spills, keeps an array in local memory, or asks for more static shared memory than a launch without
+# asking may have.
 #   resource_report.sh FOLDER
 set -euo pipefail
 mapfile -t files < <(find "$1" -name '*.resources' | sort)
@@ -25,6 +26,7 @@ while read -r line; do
   printf '%-9s %9d %6d %6d %7d  %s\n' "$arch" "$registers" "$stack" "$spills" "$shared" "$name"
   count=$((count + 1))
   if ((spills > 0)); then echo "  ^ spills"; bad=$((bad + 1)); fi
+  if ((stack > 0 && spills == 0)); then echo "  ^ keeps an array in memory"; bad=$((bad + 1)); fi
   if ((shared > 49152)); then echo "  ^ more static shared memory than 48 KB"; bad=$((bad + 1)); fi
 done < <(report "${files[@]}")
 echo "$count kernels, $bad of them at fault"

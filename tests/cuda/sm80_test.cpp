@@ -9,6 +9,7 @@
 #include "support/from_environment.h"
 #include "verify/case_data.h"
 #include "verify/emulated.h"
+#include "verify/fuzz.h"
 
 namespace saccade {
 namespace {
@@ -16,16 +17,18 @@ namespace {
 struct Named {
   sm80::Config config;
   std::string text;
+
+  friend void PrintTo(const Named& named, std::ostream* out) { *out << named.text; }
 };
 
 std::vector<Named> instances() {
   std::vector<Named> list;
   const auto add = [&](const sm80::Config& c) {
     list.push_back(
-        {c,
-         fmt::format("row_warps={} row_tiles={} key_groups={} tile_keys={} score_keys={} stages={} "
-                     "blocks={}",
-                     c.row_warps, c.row_tiles, c.key_groups, c.tile_keys, c.score_keys, c.stages, c.blocks)});
+        {c, fmt::format("row_warps={} row_tiles={} key_groups={} tile_keys={} score_keys={} stages={} "
+                        "blocks={} general={}",
+                        c.row_warps, c.row_tiles, c.key_groups, c.tile_keys, c.score_keys, c.stages, c.blocks,
+                        c.general)});
   };
 #define SACCADE_SM80(...) add(sm80::Instance<__VA_ARGS__>::kConfig);
 #include "cuda/sm80/instances.def"
@@ -36,8 +39,9 @@ std::vector<Named> instances() {
 class Sm80 : public testing::TestWithParam<Named> {
  protected:
   static const Kernel& kernel() { return *find_emulated("sm80"); }
+  /// The instance must be right for the shape, whose head dim is the instance's unless it says another.
   void expect_right(const std::string& text, std::uint64_t seed) const {
-    const std::string shape = text + fmt::format(" d{}", GetParam().config.dim);
+    const std::string shape = fmt::format("d{} {}", GetParam().config.dim, text);
     const Problem problem = parse_problem(shape).value();
     const Verdict verdict =
         verify(problem, emulated_runner(kernel(), GetParam().text, {.seed = seed}), {.seed = seed});
@@ -58,6 +62,31 @@ TEST_P(Sm80, IsRightForEveryKindOfProblem) {
   }
 }
 
+TEST_P(Sm80, IsRightForEveryFeatureIfGeneral) {
+  const int dim = GetParam().config.dim;
+  if (GetParam().config.general == 0) {
+    const Result<Prepared> prepared =
+        kernel().prepare(parse_problem(fmt::format("d{} l64 f16 softcap=9", dim)).value(), emulated_machine(),
+                         GetParam().text);
+    EXPECT_EQ(prepared.status().code(), Code::invalid_argument) << prepared.status().message();
+    return;
+  }
+  std::uint64_t seed = 30;
+  const std::string narrow = fmt::format("dqk{} dv{} ", dim - 1, dim - 8);
+  for (const std::string& shape :
+       {std::string("b2 h2/1 lq50 lk90 f16 softcap=5"), std::string("b2 h2 lq70 lk130 bf16 mask=qk lse"),
+        std::string("b2 h4/2 l70 f16 bias causal"), std::string("b1 h2 lq40 lk130 f16 bias32=hqk softcap=9"),
+        std::string("b2 h2 lq33 lk100 bf16 alibi=2 causal br"),
+        std::string("b1 h4 l90 f16 sinks window=20,0 lse"), std::string("b2 h1 lq3 lk0 f16 sinks lse"),
+        std::string("b3 h2/1 l90 f16 varlen causal br lse"),
+        std::string("b2 h2 lq30 lk70 f16 kvlens mask=bk"),
+        std::string("b2 h2/1 lq20 lk100 bf16 paged=16 kvlens causal br"), narrow + "b1 h2 lq20 lk100 f16 lse",
+        narrow + "b2 h4/2 l70 bf16 varlen alibi softcap=20 sinks causal",
+        narrow + "b1 h2 lq70 lk100 f16 blhd scale=-0.2"}) {
+    expect_right(shape, seed++);
+  }
+}
+
 TEST_P(Sm80, IsRightWhateverTheOrder) {
   const std::uint64_t seeds = from_environment("SACCADE_EMULATOR_SEEDS", 6);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
@@ -67,7 +96,8 @@ TEST_P(Sm80, IsRightWhateverTheOrder) {
 TEST_P(Sm80, IsRightForRandomLengths) {
   std::mt19937 random(7);
   const auto up_to = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+  const std::uint64_t seeds = GetParam().config.general != 0 ? 1 : 4;  // those are fuzzed below
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     expect_right(fmt::format("b{} h{} lq{} lk{} {}{}{}", 1 + up_to(2), up_to(2) == 0 ? "1" : "4/2",
                              1 + up_to(200), 1 + up_to(600), up_to(2) == 0 ? "f16" : "bf16",
                              up_to(2) == 0 ? "" : " causal", up_to(2) == 0 ? "" : " br"),
@@ -127,7 +157,8 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
   }
   const Result<Prepared> large =
       kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada,
-                     "row_warps=2 row_tiles=1 key_groups=4 tile_keys=64 score_keys=64 stages=3 blocks=1");
+                     "row_warps=2 row_tiles=1 key_groups=4 tile_keys=64 score_keys=64 stages=3 blocks=1 "
+                     "general=0");
   EXPECT_NE(large.status().message().find("bytes of shared memory"), std::string::npos)
       << large.status().message();
   const Result<Prepared> unknown =
@@ -136,20 +167,51 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
   EXPECT_NE(unknown.status().message().find("row_warps=7"), std::string::npos) << unknown.status().message();
 }
 
-TEST(Sm80Planner, LeavesOddAddressesToTheReferenceKernel) {
+TEST(Sm80Planner, TakesEveryHeadDimAndFeatureEvenOnAda) {
+  const Kernel& kernel = *find_emulated("sm80");
+  Machine ada = emulated_machine();
+  ada.shared_bytes_per_block = std::size_t{99} << 10;
+  for (int dim = 1; dim <= 256; ++dim) {
+    const Problem problem = parse_problem(fmt::format("b1 h2 l64 d{} f16 softcap=3", dim)).value();
+    ASSERT_FALSE(kernel.reject(problem, ada)) << dim << ": " << *kernel.reject(problem, ada);
+    const Result<Prepared> prepared = kernel.prepare(problem, ada, "");
+    ASSERT_TRUE(prepared.ok());
+    EXPECT_NE(prepared->config.find("general=1"), std::string::npos) << prepared->config;
+  }
+  EXPECT_TRUE(kernel.reject(parse_problem("l64 d257 f16").value(), ada));
+  EXPECT_TRUE(kernel.reject(parse_problem("l64 d64 f32").value(), ada));
+}
+
+TEST(Sm80Planner, TakesOddAddressesWhichTheLadderDoesNot) {
   const Problem problem = parse_problem("b1 h1 l64 d64 f16").value();
   Machine odd = emulated_machine();
   odd.pointer_alignment = 2;
   for (const Kernel* kernel : emulated::kernels()) {
-    const bool plain = kernel->name == "cuda_reference";
-    EXPECT_EQ(kernel->reject(problem, odd).has_value(), !plain) << kernel->name;
+    const bool ladder = kernel->name.starts_with("ladder");
+    EXPECT_EQ(kernel->reject(problem, odd).has_value(), ladder) << kernel->name;
     EXPECT_FALSE(kernel->reject(problem, emulated_machine()).has_value()) << kernel->name;
+  }
+  EXPECT_NE(find_emulated("sm80")->prepare(problem, odd, "")->config.find("general=1"), std::string::npos);
+}
+
+TEST(Sm80Fuzz, TakesEveryRandomProblemOfItsTypes) {
+  const Kernel& kernel = *find_emulated("sm80");
+  const FuzzTarget target{
+      .name = "sm80",
+      .accepts = [&](const Problem& p) { return flops(p) < 3e6 && !kernel.reject(p, emulated_machine()); },
+      .runner = emulated_runner(kernel, "", {.seed = 7})};
+  const FuzzResult result =
+      fuzz_targets(static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 100)), 11, {target});
+  EXPECT_GT(result.runs.at("sm80"), result.problems / 4);
+  for (const FuzzFailure& failure : result.failures) {
+    ADD_FAILURE() << to_string(failure.smallest) << ": " << failure.verdict.failures.front().detail;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Instances, Sm80, testing::ValuesIn(instances()), [](const auto& named) {
   const sm80::Config& c = named.param.config;
-  return fmt::format("d{}_w{}x{}_g{}", c.dim, c.row_warps, c.row_tiles, c.key_groups);
+  return fmt::format("d{}_w{}x{}_g{}{}", c.dim, c.row_warps, c.row_tiles, c.key_groups,
+                     c.general != 0 ? "_general" : "");
 });
 
 }  // namespace

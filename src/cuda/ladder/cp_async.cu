@@ -59,7 +59,8 @@ cp_async(SACCADE_ARGUMENT(Arguments) a) {
     fetch(t + kStages - 1);
     if (t == tiles.first) rows.load_queries(q, 16 * ptx::warp_index(), a.split_scale);
     const int stage = t % kStages * kTile;
-    rows.attend_tile(k + stage, v + stage, a.split_scale, a.span, row, t * kKeys, tiles.coverage(t), [] {});
+    rows.attend_tile(k + stage, v + stage, tile::PlainScores{a.span, a.split_scale}, row, t * kKeys,
+                     tiles.coverage(t), [] {});
   }
   ptx::wait_copies<0>();
   rows.write(unit.o, a.o.row, row, a.len_q);

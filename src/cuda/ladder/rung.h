@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/config.h"
+#include "cuda/launch/accept.h"
 #include "cuda/launch/bind.h"
 #include "cuda/tile/keys.h"
 #include "cuda/tile/scheduler.h"
@@ -50,21 +51,14 @@ inline std::optional<std::string> reject(const Problem& p, const Machine& machin
   if (p.dtype != DType::f16) return "the ladder takes f16 only";
   if (p.dim_qk != p.dim_v || (p.dim_qk != 64 && p.dim_qk != 128))
     return "the ladder takes head dims 64 and 128";
-  if (p.softcap > 0 || p.alibi || p.sinks || p.mask != MaskKind::none || p.lse) {
-    return "the ladder computes plain scores and no log-sum-exp";
-  }
+  if (!has_plain_scores(p) || p.lse) return "the ladder computes plain scores and no log-sum-exp";
   if (p.window_left != kUnbounded || p.window_right != kUnbounded) return "the ladder has no sliding window";
-  if (p.ragged_q || p.kv_layout != KvLayout::dense || p.kv_lengths)
-    return "the ladder takes dense tensors only";
+  if (!has_dense_tensors(p)) return "the ladder takes dense tensors only";
   if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar ||
       p.batch * p.heads_q * p.len_q > std::numeric_limits<int>::max()) {
     return "the ladder counts rows in 32 bits";
   }
-  for (const Strides* s : {&p.q, &p.k, &p.v, &p.o}) {
-    if (s->row % 8 != 0 || s->head % 8 != 0 || s->batch % 8 != 0)
-      return "the ladder moves 16 bytes at a time";
-  }
-  if (machine.pointer_alignment % 16 != 0) return "the ladder needs addresses that are multiples of 16";
+  if (!has_aligned_rows(p, machine)) return "the ladder moves 16 bytes at a time";
   return std::nullopt;
 }
 

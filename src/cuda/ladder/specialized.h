@@ -112,8 +112,8 @@ SACCADE_DEVICE void consume_unit(Ring<kDim>& ring, const Arguments& a, const Uni
   rows.load_queries(ring.queries(), 16 * ptx::warp_index(), a.split_scale);
   for (int t = tiles.first; t < tiles.last; ++t, at.advance()) {
     ptx::wait_mbarrier(ring.full + at.stage, at.parity);
-    rows.attend_tile(ring.keys(at.stage), ring.values(at.stage), a.split_scale, a.span, row, t * kKeys,
-                     tiles.coverage(t), [] {});
+    rows.attend_tile(ring.keys(at.stage), ring.values(at.stage), tile::PlainScores{a.span, a.split_scale},
+                     row, t * kKeys, tiles.coverage(t), [] {});
     ptx::arrive_mbarrier(ring.empty + at.stage);
   }
   rows.write(unit.o, a.o.row, row, a.len_q);

@@ -8,12 +8,11 @@
 namespace saccade::SACCADE_MACHINE::ptx {
 
 #ifdef __CUDACC__
-/// Starts a copy of 16 bytes, zeros where not `valid`. `from` must be an address all the same; it is not read
-/// then.
+/// Starts a copy of 16 bytes, of which only the first `bytes` are read and the others become zeros. `from`
+/// must be an aligned address even when nothing is read.
 template <class T>
-SACCADE_DEVICE void copy_async_16(SharedPointer<T> to, const void* from, bool valid = true) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address), "l"(from),
-               "r"(valid ? 16 : 0)
+SACCADE_DEVICE void copy_async_16(SharedPointer<T> to, const void* from, int bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address), "l"(from), "r"(bytes)
                : "memory");
 }
 /// Closes the group of copies that this thread has started since the last one.
@@ -33,8 +32,8 @@ SACCADE_DEVICE void arrive_when_copied(Mbarrier* barrier) {
 }
 #else
 template <class T>
-SACCADE_DEVICE void copy_async_16(SharedPointer<T> to, const void* from, bool valid = true SACCADE_WHERE) {
-  emu::this_thread().copy_async(to.address, from, 16, valid ? 16 : 0, where);
+SACCADE_DEVICE void copy_async_16(SharedPointer<T> to, const void* from, int bytes = 16 SACCADE_WHERE) {
+  emu::this_thread().copy_async(to.address, from, 16, static_cast<std::size_t>(bytes), where);
 }
 SACCADE_DEVICE void commit_copies() {
   emu::this_thread().commit_copies();

@@ -15,7 +15,7 @@
 /// The head of a kernel: at most this many threads a block, at least this many blocks an SM.
 #define SACCADE_KERNEL(threads, blocks) __global__ __launch_bounds__(threads, blocks) void
 /// A kernel's argument, kept in constant memory.
-#define SACCADE_ARGUMENT(type) const __grid_constant__ type
+#define SACCADE_ARGUMENT(...) const __grid_constant__ __VA_ARGS__
 /// The place of the call, as a last argument; the emulator's messages and counters need it.
 #define SACCADE_WHERE
 #define SACCADE_ONLY_WHERE
@@ -39,7 +39,7 @@
 #define SACCADE_DEVICE inline
 #define SACCADE_BOTH inline
 #define SACCADE_KERNEL(threads, blocks) void
-#define SACCADE_ARGUMENT(type) const type
+#define SACCADE_ARGUMENT(...) const __VA_ARGS__
 #define SACCADE_WHERE , emu::Where where = emu::Where::current()
 #define SACCADE_ONLY_WHERE emu::Where where = emu::Where::current()
 #define SACCADE_UNROLL

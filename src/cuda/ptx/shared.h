@@ -11,6 +11,7 @@ template <class T>
 struct SharedPointer {
 #ifdef __CUDACC__
   std::uint32_t address;
+  SharedPointer() = default;
   SACCADE_DEVICE explicit SharedPointer(const T* pointer)
       : address(static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer))) {}
   SACCADE_DEVICE SharedPointer operator+(int count) const {
@@ -18,14 +19,22 @@ struct SharedPointer {
     moved.address += static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T));
     return moved;
   }
+  /// The same place for loads and stores.
+  [[nodiscard]] SACCADE_DEVICE T* generic() const {
+    return static_cast<T*>(__cvta_shared_to_generic(address));
+  }
 #else
   std::byte* address;
+  SharedPointer() = default;
   explicit SharedPointer(const T* pointer)
       : address(reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(pointer))) {}
   SharedPointer operator+(int count) const {
     SharedPointer moved = *this;
     moved.address += count * static_cast<std::ptrdiff_t>(sizeof(T));
     return moved;
+  }
+  [[nodiscard]] T* generic() const {
+    return reinterpret_cast<T*>(address);
   }
 #endif
 };

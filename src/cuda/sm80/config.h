@@ -16,8 +16,11 @@ struct Config {
   int tile_keys = 64;
   int score_keys = 32;  ///< whose scores are in registers at once
   int stages = 2;
-  int blocks = 1;  ///< on a multiprocessor, for the compiler's choice of registers
+  int blocks = 1;   ///< on a multiprocessor, for the compiler's choice of registers
+  int general = 0;  ///< 1: takes every kind of problem with head dims up to `dim`, 0: plain ones of that dim
 
+  /// Whether queries stay in registers, where they take dim / 4 of them.
+  [[nodiscard]] constexpr bool keeps_queries() const { return dim <= 128; }
   [[nodiscard]] constexpr int rows() const { return 16 * row_tiles * row_warps; }
   [[nodiscard]] constexpr int group_threads() const { return 32 * row_warps; }
   [[nodiscard]] constexpr int threads() const { return group_threads() * key_groups; }

@@ -7,13 +7,21 @@
 namespace saccade::SACCADE_MACHINE::sm80 {
 
 template <class T, class Instance>
-Status launch_instance(const Arguments<T>& a, const Target& target) {
+Status launch_typed(const Problem& p, const Tensors& t, const Target& target) {
   constexpr Config kConfig = Instance::kConfig;
-  const Grid grid{.blocks = {a.tiles * a.heads, 1, 1},
+  const Result<ArgumentsOf<T, Instance>> a = UnitOf<T, Instance>::arguments(p, t);
+  if (!a.ok()) return a.status();
+  const Grid grid{.blocks = {a->queue.tiles * a->queue.heads, 1, 1},
                   .threads = kConfig.threads(),
                   .cluster = 1,
                   .shared_bytes = kConfig.shared_bytes()};
-  return launch("sm80", &attend<T, Instance>, grid, target, a);
+  return launch("sm80", &attend<T, Instance>, grid, target, a.value());
+}
+
+template <class Instance>
+Status launch_instance(const Problem& p, const Tensors& t, const Target& target) {
+  return p.dtype == DType::f16 ? launch_typed<F16, Instance>(p, t, target)
+                               : launch_typed<BF16, Instance>(p, t, target);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

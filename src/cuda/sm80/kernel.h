@@ -4,32 +4,18 @@
 #pragma once
 
 #include "cuda/ptx/barrier.h"
-#include "cuda/ptx/memory.h"
-#include "cuda/sm80/config.h"
-#include "cuda/tile/copy.h"
-#include "cuda/tile/scheduler.h"
-#include "cuda/tile/tensor.h"
+#include "cuda/sm80/any_unit.h"
+#include "cuda/sm80/dense_unit.h"
 #include "cuda/tile/warp_rows.h"
 
 namespace saccade::SACCADE_MACHINE::sm80 {
 
-using saccade::sm80::Config;
-
-template <class T>
-struct Arguments {
-  tile::Tensor4<const T> q, k, v;
-  tile::Tensor4<T> o;
-  float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
-  std::int64_t lse_batch, lse_head, lse_row;
-  int heads_q;
-  int group;  ///< query heads to a key head
-  int len_q;
-  int tiles;  ///< of queries in a head
-  int heads;  ///< of all batches
-  tile::KeySpan span;
-  tile::ScoreScale scale;
-  bool longest_first;  ///< the tiles of a head differ in length
-};
+/// What blocks of an instance work on.
+template <class T, class Instance>
+using UnitOf =
+    std::conditional_t<Instance::kConfig.general != 0, AnyUnit<T, Instance>, DenseUnit<T, Instance>>;
+template <class T, class Instance>
+using ArgumentsOf = typename UnitOf<T, Instance>::Arguments;
 
 /// Shared memory: the queries, then the rings of keys and values; when those are done, the groups' partial
 /// results in their place. The states of rows come last.
@@ -57,11 +43,17 @@ struct Shared {
   }
 };
 
-/// Adds up the groups' results and writes rows [first_row, first_row + rows) of the head, in the order of the
-/// groups, so that the bits are always the same.
+/// The bits of `yes` or `no` as a number. By value: of two array elements, ?: would choose the address, and
+/// both arrays would have to lie in memory.
+SACCADE_DEVICE float float_of(bool which, std::uint32_t yes, std::uint32_t no) {
+  return std::bit_cast<float>(which ? yes : no);
+}
+
+/// Adds up the groups' results and writes the rows from first_row on, in the order of the groups, so that the
+/// bits are always the same.
 template <class T, class Instance, class Rows>
-SACCADE_DEVICE void write_results(const Arguments<T>& a, const Rows& rows, int group, int warp_row,
-                                  int first_row, T* o, float* lse) {
+SACCADE_DEVICE void write_results(const UnitOf<T, Instance>& unit, const Rows& rows, int group, int warp_row,
+                                  int first_row) {
   constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<T, Instance>;
   ptx::sync_block();  // nobody reads keys, values or queries any more
@@ -76,12 +68,13 @@ SACCADE_DEVICE void write_results(const Arguments<T>& a, const Rows& rows, int g
   });
   ptx::sync_block();
 
+  const float sink = unit.sink();
   constexpr int kChunks = kConfig.dim / 8;  // a thread writes 8 numbers, 16 bytes
   for (int n = ptx::thread_index(); n < kConfig.rows() * kChunks; n += kConfig.threads()) {
     const int i = n / kChunks;
     const int column = n % kChunks * 8;
-    if (first_row + i >= a.len_q) continue;
-    tile::RowState all;
+    if (first_row + i >= unit.len_q()) continue;
+    tile::RowState all{.m = sink};
     tile::RowState states[kConfig.key_groups];
     SACCADE_UNROLL
     for (int g = 0; g < kConfig.key_groups; ++g) {
@@ -89,6 +82,7 @@ SACCADE_DEVICE void write_results(const Arguments<T>& a, const Rows& rows, int g
       states[g] = {std::bit_cast<float>(bits.words[0]), std::bit_cast<float>(bits.words[1])};
       all.m = tile::larger(all.m, states[g].m);
     }
+    if (sink != -tile::kInfinity) all.l = ptx::fast_exp2(sink - all.m);
     float sum[8] = {};
     SACCADE_UNROLL
     for (int g = 0; g < kConfig.key_groups; ++g) {
@@ -101,38 +95,34 @@ SACCADE_DEVICE void write_results(const Arguments<T>& a, const Rows& rows, int g
       const ptx::Bytes16 other = ptx::load(from + (swapped ? 0 : 1));
       SACCADE_UNROLL
       for (int e = 0; e < 4; ++e) {
-        sum[e] = ptx::fma(share, std::bit_cast<float>(swapped ? other.words[e] : one.words[e]), sum[e]);
-        sum[4 + e] =
-            ptx::fma(share, std::bit_cast<float>(swapped ? one.words[e] : other.words[e]), sum[4 + e]);
+        sum[e] = ptx::fma(share, float_of(swapped, other.words[e], one.words[e]), sum[e]);
+        sum[4 + e] = ptx::fma(share, float_of(swapped, one.words[e], other.words[e]), sum[4 + e]);
       }
     }
     const float weight = all.weight();
-    ptx::Bytes16 packed;
     SACCADE_UNROLL
-    for (int e = 0; e < 4; ++e) packed.words[e] = ptx::pack<T>(sum[2 * e] * weight, sum[2 * e + 1] * weight);
-    ptx::store(reinterpret_cast<ptx::Bytes16*>(o + (first_row + i) * a.o.row + column), packed);
-    if (lse != nullptr && column == 0) ptx::store(lse + (first_row + i) * a.lse_row, all.lse());
+    for (int e = 0; e < 8; ++e) sum[e] *= weight;
+    unit.write(first_row + i, column, sum);
+    if (column == 0) unit.write_lse(first_row + i, all);
   }
 }
 
 template <class T, class Instance>
 SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks)
-attend(SACCADE_ARGUMENT(Arguments<T>) a) {
+attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<T, Instance>;
-  using Rows = tile::WarpRows<T, kConfig.dim, kConfig.tile_keys, kConfig.score_keys, kConfig.row_tiles>;
+  using Rows = tile::WarpRows<T, kConfig.dim, kConfig.tile_keys, kConfig.score_keys, kConfig.row_tiles,
+                              kConfig.keeps_queries()>;
   constexpr int kKeys = kConfig.tile_keys;
   constexpr int kGroups = kConfig.key_groups;
   constexpr int kStages = kConfig.stages;
-  const int number = ptx::block_index().x;
-  const tile::Work work =
-      a.longest_first ? tile::longest_first(number, a.tiles, a.heads) : tile::head_by_head(number, a.tiles);
-  const int head = work.head % a.heads_q;
-  const int batch = work.head / a.heads_q;
-  const T* k = a.k.rows(batch, head / a.group);
-  const T* v = a.v.rows(batch, head / a.group);
+  const tile::Work work = a.queue.take(ptx::block_index().x);
+  const UnitOf<T, Instance> unit(a, work.head);
   const int first_row = work.tile * kConfig.rows();
-  const tile::TileRange tiles = tile::tiles_of<kKeys>(a.span, first_row, first_row + kConfig.rows() - 1);
+  if (first_row >= unit.len_q()) return;  // the tiles are those of the longest sequence
+  const auto scores = unit.scores();
+  const tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, first_row + kConfig.rows() - 1);
   const int thread = ptx::thread_index();
   const int group = thread / kConfig.group_threads();
   const int group_thread = thread % kConfig.group_threads();
@@ -143,15 +133,11 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
   const auto fetch = [&] {
     const int t = tiles.first + group + fetched * kGroups;
     const ptx::SharedPointer<T> to = Memory::stage(group, fetched % kStages);
-    const auto copy = [&](ptx::SharedPointer<T> here, const T* from, std::int64_t stride) {
-      if (t < tiles.last) {
-        tile::copy_rows<T, kKeys, kConfig.dim, kConfig.group_threads()>(here, from, stride, t * kKeys,
-                                                                        a.span.len_kv, group_thread);
-      }
-      ptx::commit_copies();
-    };
-    copy(to, k, a.k.row);
-    copy(to + Memory::kTile, v, a.v.row);
+    if (t < tiles.last) unit.template copy_keys<kConfig.group_threads()>(to, t * kKeys, group_thread);
+    ptx::commit_copies();
+    if (t < tiles.last)
+      unit.template copy_values<kConfig.group_threads()>(to + Memory::kTile, t * kKeys, group_thread);
+    ptx::commit_copies();
     ++fetched;
   };
   const auto meet = [&] {
@@ -164,8 +150,7 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
       }
     }
   };
-  tile::copy_rows<T, kConfig.rows(), kConfig.dim, kConfig.threads()>(Memory::queries(), a.q.rows(batch, head),
-                                                                     a.q.row, first_row, a.len_q, thread);
+  unit.template copy_queries<kConfig.threads()>(Memory::queries(), first_row, thread);
   SACCADE_UNROLL
   for (int n = 0; n < kStages - 1; ++n) fetch();
 
@@ -175,18 +160,17 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
   Rows rows;
   ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>();
   ptx::sync_block();  // the queries, and every group's first keys
-  rows.load_queries(Memory::queries(), warp_row, a.scale);
+  rows.load_queries(Memory::queries(), warp_row, scores.scale);
   int taken = 0;
   for (int t = tiles.first + group; t < tiles.last; t += kGroups, ++taken) {
     const ptx::SharedPointer<T> keys = Memory::stage(group, taken % kStages);
     const ptx::SharedPointer<T> values = keys + Memory::kTile;
-    const int row = first_row + warp_row;
     if (taken > 0) {
       ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>();
       meet();  // these keys are here, and nobody reads the stage before any more
     }
     fetch();
-    rows.attend_tile(keys, values, a.scale, a.span, row, t * kKeys, tiles.coverage(t), [&] {
+    rows.attend_tile(keys, values, scores, first_row + warp_row, t * kKeys, tiles.coverage(t), [&] {
       if constexpr (kInHalves) {
         ptx::wait_copies<kOnTheirWay + 2>();
         meet();
@@ -195,8 +179,7 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
   }
   ptx::wait_copies<0>();
   rows.finish();
-  write_results<T, Instance>(a, rows, group, warp_row, first_row, a.o.rows(batch, head),
-                             a.lse == nullptr ? nullptr : a.lse + batch * a.lse_batch + head * a.lse_head);
+  write_results<T, Instance>(unit, rows, group, warp_row, first_row);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

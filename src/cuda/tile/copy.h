@@ -21,7 +21,7 @@ SACCADE_DEVICE void copy_rows(ptx::SharedPointer<T> to, const T* from, std::int6
   for (int n = 0; n < kRows / kRowsAtOnce; ++n) {
     const bool inside = first + row < len;
     // An address that is not read must still be one: the first row's.
-    ptx::copy_async_16(to + Tile::offset(row, column), inside ? source : from, inside);
+    ptx::copy_async_16(to + Tile::offset(row, column), inside ? source : from, inside ? 16 : 0);
     row += kRowsAtOnce;
     source += kRowsAtOnce * stride;
   }

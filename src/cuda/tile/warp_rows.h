@@ -10,16 +10,16 @@
 #include "cuda/ptx/memory.h"
 #include "cuda/ptx/mma.h"
 #include "cuda/ptx/warp.h"
-#include "cuda/tile/keys.h"
-#include "cuda/tile/softmax.h"
+#include "cuda/tile/scores.h"
 #include "cuda/tile/swizzle.h"
 
 namespace saccade::SACCADE_MACHINE::tile {
 
 /// T: F16 or BF16; kDim: of keys and values; kTileKeys: in a tile; kKeys: whose scores are alive at once (64
 /// cost 32 more registers than 32, which is what a second block on a multiprocessor needs); kRowTiles: of 16
-/// rows, which share every key and value that is read from shared memory.
-template <class T, int kDim, int kTileKeys, int kKeys = 32, int kRowTiles = 1>
+/// rows, which share every key and value that is read from shared memory; kKeepQueries: in registers (kDim /
+/// 4 of them for 16 rows) instead of reading them from shared memory for every kKeys keys.
+template <class T, int kDim, int kTileKeys, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true>
 class WarpRows {
   static_assert(kDim % 16 == 0 && kKeys % 16 == 0 && kTileKeys % kKeys == 0);
   using Tile = SwizzledTile<kDim>;
@@ -28,32 +28,30 @@ class WarpRows {
   static constexpr int kRows = 16 * kRowTiles;
 
   /// Takes the queries from rows [first_row, first_row + kRows) of a swizzled tile, with the scale's sign.
+  /// Unless kKeepQueries, they must stay there.
   SACCADE_DEVICE void load_queries(ptx::SharedPointer<T> queries, int first_row, ScoreScale scale) {
-    SACCADE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) {
+    my_query_ = queries + (first_row + lane() % 16) * kDim;
+    sign_bits_ = scale.sign_bits;
+    if constexpr (kKeepQueries) {
       SACCADE_UNROLL
-      for (int c = 0; c < kDim / 16; ++c) {
-        ptx::load_matrices(
-            q_[r][c], queries + Tile::offset(first_row + 16 * r + lane() % 16, 16 * c + lane() / 16 * 8));
-        SACCADE_UNROLL
-        for (std::uint32_t& pair : q_[r][c]) pair ^= scale.sign_bits;
-      }
+      for (int c = 0; c < kDim / 16; ++c) fetch_queries(q_[c], c);
     }
   }
 
-  /// Takes in one tile of kTileKeys keys, of which the mask leaves `coverage`. `row` is this warp's first
-  /// row, `first_key` the tile's first key. before_values() is called when the weights are known and the
-  /// values are about to be read, which is once when all scores of the tile are alive at once.
-  template <class Before>
-  SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, ScoreScale scale,
-                                  const KeySpan& span, int row, int first_key, Coverage coverage,
+  /// Takes in one tile of kTileKeys keys, of which the mask leaves `coverage`. `scores` is what changes and
+  /// hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the tile's first key.
+  /// before_values() is called when the weights are known and the values are about to be read, which is once
+  /// when all scores of the tile are alive at once.
+  template <class Scores, class Before>
+  SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values,
+                                  const Scores& scores, int row, int first_key, Coverage coverage,
                                   Before&& before_values) {
     for (int j = 0; j < kTileKeys; j += kKeys) {
       // Two whole copies of the work, so that nothing branches between the products.
       if (coverage == Coverage::full) {
-        attend<false>(keys + j * kDim, values + j * kDim, scale, span, row, first_key + j, before_values);
+        attend<false>(keys + j * kDim, values + j * kDim, scores, row, first_key + j, before_values);
       } else {
-        attend<true>(keys + j * kDim, values + j * kDim, scale, span, row, first_key + j, before_values);
+        attend<true>(keys + j * kDim, values + j * kDim, scores, row, first_key + j, before_values);
       }
     }
   }
@@ -114,14 +112,26 @@ class WarpRows {
   }
 
  private:
+  /// 16 columns of the queries, as mma wants them.
+  using Queries = std::uint32_t[kRowTiles][4];
+
+  SACCADE_DEVICE void fetch_queries(Queries& q, int c) const {
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) {
+      ptx::load_matrices(q[r], my_query_ + (16 * r * kDim + chunk(c, lane() / 16)));
+      SACCADE_UNROLL
+      for (std::uint32_t& pair : q[r]) pair ^= sign_bits_;
+    }
+  }
+
   /// The weights of kKeys keys, in the registers of the lanes that computed the scores.
   using Weights = float[kRowTiles][kKeys / 8][4];
 
   /// The first half of the work: the weights of kKeys keys, and what was summed before in the same terms.
-  /// With kMasked, keys outside of the span are hidden.
-  template <bool kMasked>
-  SACCADE_DEVICE void find_weights(Weights& s, ptx::SharedPointer<T> keys, ScoreScale scale,
-                                   const KeySpan& span, int row, int first_key) {
+  /// With kMasked, there are keys to hide.
+  template <bool kMasked, class Scores>
+  SACCADE_DEVICE void find_weights(Weights& s, ptx::SharedPointer<T> keys, const Scores& scores, int row,
+                                   int first_key) {
     SACCADE_UNROLL
     for (auto& rows : s) {
       SACCADE_UNROLL
@@ -133,23 +143,23 @@ class WarpRows {
     const int my_key = (lane() / 16 * 8 + lane() % 8) * kDim;
     SACCADE_UNROLL
     for (int c = 0; c < kDim / 16; ++c) {
+      if constexpr (!kKeepQueries) fetch_queries(q_[0], c);
+      const auto& q = q_[kKeepQueries ? c : 0];
       SACCADE_UNROLL
       for (int j = 0; j < kKeys / 16; ++j) {
         std::uint32_t k[4];
         ptx::load_matrices(k, keys + (my_key + 16 * j * kDim + chunk(c, lane() / 8 % 2)));
         SACCADE_UNROLL
         for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(s[r][2 * j], q_[r][c], k[0], k[1]);
-          ptx::multiply_add<T>(s[r][2 * j + 1], q_[r][c], k[2], k[3]);
+          ptx::multiply_add<T>(s[r][2 * j], q[r], k[0], k[1]);
+          ptx::multiply_add<T>(s[r][2 * j + 1], q[r], k[2], k[3]);
         }
       }
     }
-    if constexpr (kMasked) {
-      SACCADE_UNROLL
-      for (int r = 0; r < kRowTiles; ++r) hide(s[r], span, row + 16 * r, first_key);
-    }
     SACCADE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) to_weights(s[r], scale.size, r);
+    for (int r = 0; r < kRowTiles; ++r) {
+      to_weights(s[r], scores.template change<kMasked>(s[r], row + 16 * r, first_key), r);
+    }
   }
 
   /// The second half: their values.
@@ -179,31 +189,13 @@ class WarpRows {
     }
   }
 
-  template <bool kMasked, class Before>
-  SACCADE_DEVICE void attend(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, ScoreScale scale,
-                             const KeySpan& span, int row, int first_key, Before&& before_values) {
+  template <bool kMasked, class Scores, class Before>
+  SACCADE_DEVICE void attend(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, const Scores& scores,
+                             int row, int first_key, Before&& before_values) {
     Weights weights;
-    find_weights<kMasked>(weights, keys, scale, span, row, first_key);
+    find_weights<kMasked>(weights, keys, scores, row, first_key);
     before_values();
     add_values(weights, values);
-  }
-
-  /// Hides the keys outside of the span of each of 16 rows.
-  SACCADE_DEVICE void hide(float (&s)[kKeys / 8][4], const KeySpan& span, int row, int first_key) {
-    SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const int i = row + lane() / 4 + 8 * h;
-      const int begin = span.begin(i) - first_key - lane() % 4 * 2;  // counted from this lane's first key
-      const int end = span.end(i) - first_key - lane() % 4 * 2;
-      SACCADE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        SACCADE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          const int j = 8 * n + e;
-          if (j < begin || j >= end) s[n][2 * h + e] = -kInfinity;
-        }
-      }
-    }
   }
 
   /// Turns 16 rows' scores into weights, and what was summed before into the same terms.
@@ -248,10 +240,12 @@ class WarpRows {
   /// Tile::offset within a row, for rows whose number is this lane's modulo 8: half `half` (0 or 1) of column
   /// block c. Written out so that the XOR is with a constant and few addresses are alive.
   static SACCADE_DEVICE int chunk(int c, int half) {
-    return ((half ^ (lane() % 8)) ^ (2 * c)) * Tile::kChunk;
+    return ((half ^ Tile::exchange(lane() % 8)) ^ (2 * c)) * Tile::kChunk;
   }
 
-  std::uint32_t q_[kRowTiles][kDim / 16][4];
+  Queries q_[kKeepQueries ? kDim / 16 : 1];
+  ptx::SharedPointer<T> my_query_;  ///< this lane's row of the first 16
+  std::uint32_t sign_bits_ = 0;
   float o_[kRowTiles][kDim / 8][4] = {};
   RowState state_[kRowTiles][2];  ///< of rows g and g + 8; l is the sum over this lane's keys until finish()
 };

@@ -100,7 +100,10 @@ Words cp_async(const Probe& probe, In in) {
     const std::size_t stage = n / 512;
     const std::size_t thread = n / 4 % 128;
     const std::size_t from = stage == 0 ? thread : thread ^ 77;
-    out[n] = from % 3 != stage ? in[512 * stage + 4 * from + n % 4] : 0;
+    const std::size_t bytes = (5 * from + stage) % 17;
+    const std::size_t here = std::min<std::size_t>(bytes - std::min(bytes, n % 4 * 4), 4);
+    const std::uint64_t kept = (std::uint64_t{1} << 8 * here) - 1;
+    out[n] = static_cast<std::uint32_t>(in[512 * stage + 4 * from + n % 4] & kept);
   }
   return out;
 }
@@ -109,7 +112,7 @@ Words copied(const Probe& probe, In in) {
   Words out(probe.out_words);
   for (std::size_t n = 0; n < probe.out_words; ++n) {
     const std::size_t from = n / 4 ^ 45;
-    const bool valid = (from % 64 + from / 64) % 2 == 0;
+    const bool valid = (from % 64 + from / 64) % 2 == 1;
     out[n] = valid ? in[4 * from + n % 4] : 0;
   }
   return out;

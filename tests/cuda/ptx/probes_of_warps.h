@@ -127,7 +127,7 @@ SACCADE_KERNEL(128, 1) cp_async_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   auto* out = reinterpret_cast<Bytes16*>(arguments.out);
   for (int stage = 0; stage < 3; ++stage) {
     copy_async_16(SharedPointer(shared + 128 * stage + thread), in + 128 * stage + thread,
-                  thread % 3 != stage);
+                  (5 * thread + stage) % 17);
     commit_copies();
   }
   wait_copies<2>();
@@ -150,7 +150,7 @@ SACCADE_KERNEL(64, 1) copied_probe(SACCADE_ARGUMENT(Arguments) arguments) {
     for (int n = 0; n < 2; ++n) {
       const int at = 128 * stage + 64 * n + thread;
       copy_async_16(SharedPointer(shared + at), reinterpret_cast<const Bytes16*>(arguments.in) + at,
-                    (thread + n) % 2 == 0);
+                    (thread + n) % 2 * 16);
     }
     arrive_when_copied(barriers + stage);
   }

@@ -29,28 +29,38 @@ constexpr bool conflict_free() {
     for (int column = 0; column < kColumns; column += 8) {  // ldmatrix: eight rows of one column
       if (!one_pass([&](int n) { return Tile::offset(row + n, column); })) return false;
     }
-    for (int column = 0; column < kColumns; column += 64) {  // copies and stores: eight neighbours of one row
-      for (int r = row; r < row + 8; ++r) {
-        if (!one_pass([&](int n) { return Tile::offset(r, column + 8 * n); })) return false;
-      }
-    }
+  }
+  for (int first = 0; first < 64 * Tile::kChunks; first += 8) {  // copies and stores: eight neighbours
+    const auto offset = [&](int n) {
+      return Tile::offset((first + n) / Tile::kChunks, (first + n) % Tile::kChunks * 8);
+    };
+    if (!one_pass(offset)) return false;
   }
   return true;
 }
 
-static_assert(conflict_free<64>() && conflict_free<128>() && conflict_free<192>() && conflict_free<256>());
+static_assert(conflict_free<32>() && conflict_free<64>() && conflict_free<96>() && conflict_free<128>() &&
+              conflict_free<160>() && conflict_free<192>() && conflict_free<256>());
 
-TEST(SwizzledTile, EveryChunkHasAPlaceOfItsOwn) {
-  using Tile = tile::SwizzledTile<128>;
+template <int kColumns>
+void expect_places_of_their_own() {
+  using Tile = tile::SwizzledTile<kColumns>;
   std::set<int> places;
   for (int row = 0; row < 64; ++row) {
-    for (int column = 0; column < 128; column += 8) {
+    for (int column = 0; column < kColumns; column += 8) {
       const int offset = Tile::offset(row, column);
-      EXPECT_EQ(offset / 128, row);
+      EXPECT_EQ(offset / kColumns, row);
+      EXPECT_EQ(offset % 8, 0);
       EXPECT_TRUE(places.insert(offset).second);
     }
   }
-  EXPECT_EQ(places.size(), 64U * 16);
+}
+
+TEST(SwizzledTile, EveryChunkHasAPlaceOfItsOwn) {
+  expect_places_of_their_own<32>();
+  expect_places_of_their_own<96>();
+  expect_places_of_their_own<128>();
+  expect_places_of_their_own<192>();
 }
 
 TEST(KeySpan, TilesAreEmptyPartialOrFullExactlyAsTheirPairsAre) {

@@ -1,0 +1,89 @@
+// Scores with everything that a problem may ask for: softcap, masks, biases, ALiBi.
+#pragma once
+
+#include "core/sequence.h"
+#include "cuda/ptx/memory.h"
+#include "cuda/tile/scores.h"
+
+namespace saccade::SACCADE_MACHINE::tile {
+
+/// tanh(x) with an error of about 2e-7: the weights of f16 and bf16 feel less than that.
+SACCADE_DEVICE float fast_tanh(float x) {
+  return 1 - 2 * ptx::fast_reciprocal(1 + ptx::fast_exp2(2 * kLog2e * x));
+}
+
+/// T: the type of the tensors. The references are to the kernel's argument.
+template <class T>
+struct AnyScores {
+  const Problem& p;
+  const Tensors& t;
+  Sequence sequence;
+  int head;
+  KeySpan span;
+  ScoreScale scale;
+
+  /// As PlainScores::change.
+  template <bool kMasked, int kParts>
+  SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key) const {
+    const bool plain = p.softcap == 0 && p.mask == MaskKind::none && !p.alibi;
+    if (!plain) {
+      // Softcap wants scores in units of the cap, all else wants them in base 2.
+      const float unit = p.softcap > 0 ? scale.size / (kLog2e * p.softcap) : scale.size;
+      for_each(s, row, first_key, [&](float& x, int, int) { x *= unit; });
+      if (p.softcap > 0) {
+        const float cap = p.softcap * kLog2e;
+        for_each(s, row, first_key, [&](float& x, int, int) { x = cap * fast_tanh(x); });
+      }
+      if (p.mask == MaskKind::boolean) {
+        hide_or_add(s, row, first_key, static_cast<const std::uint8_t*>(t.mask),
+                    [](std::uint8_t seen) { return seen == 0 ? -kInfinity : 0.0F; });
+      } else if (p.mask == MaskKind::additive && p.mask_dtype == DType::f32) {
+        hide_or_add(s, row, first_key, static_cast<const float*>(t.mask), [](float bias) { return bias; });
+      } else if (p.mask == MaskKind::additive) {
+        hide_or_add(s, row, first_key, static_cast<const T*>(t.mask),
+                    [](T bias) { return ptx::to_float(bias); });
+      }
+      if (p.alibi) {
+        const float slope =
+            kLog2e * ptx::load_constant(t.alibi_slopes + sequence.batch * p.alibi_batch_stride + head);
+        for_each(s, row, first_key, [&](float& x, int i, int j) {
+          const int distance = i + span.diagonal - j;
+          x = ptx::fma(-slope, static_cast<float>(distance < 0 ? -distance : distance), x);
+        });
+      }
+    }
+    if constexpr (kMasked) hide_keys(span, s, row, first_key);
+    return plain ? scale.size : 1.0F;
+  }
+
+ private:
+  /// Calls act(score, row, key) for what this lane holds.
+  template <int kParts, class Act>
+  static SACCADE_DEVICE void for_each(float (&s)[kParts][4], int row, int first_key, const Act& act) {
+    const int i = row + ptx::lane_index() / 4;
+    const int j = first_key + ptx::lane_index() % 4 * 2;
+    SACCADE_UNROLL
+    for (int n = 0; n < kParts; ++n) {
+      SACCADE_UNROLL
+      for (int e = 0; e < 4; ++e) act(s[n][e], i + e / 2 * 8, j + 8 * n + e % 2);
+    }
+  }
+
+  /// Adds the mask's numbers; -inf hides the key, whatever its score. Rows and keys that do not exist read
+  /// the last ones' numbers.
+  template <int kParts, class M, class Bias>
+  SACCADE_DEVICE void hide_or_add(float (&s)[kParts][4], int row, int first_key, const M* mask,
+                                  const Bias& bias) const {
+    const std::int64_t last_row = sequence.len_q - 1;
+    const std::int64_t last_key = sequence.len_kv - 1;
+    const M* from = mask + mask_offset(p, sequence, head, 0, 0);
+    for_each(s, row, first_key, [&](float& x, int i, int j) {
+      const float b =
+          bias(ptx::load_constant(from + std::min<std::int64_t>(i, last_row) * p.mask_strides.row +
+                                  std::min<std::int64_t>(j, last_key) * p.mask_strides.key));
+      x = b == -kInfinity ? b : ptx::fma(b, kLog2e, x);
+    });
+  }
+};
+
+}  // namespace saccade::SACCADE_MACHINE::tile
