@@ -40,15 +40,31 @@ class Sm80 : public testing::TestWithParam<Named> {
  protected:
   static const Kernel& kernel() { return *find_emulated("sm80"); }
   /// The instance must be right for the shape, whose head dim is the instance's unless it says another.
-  void expect_right(const std::string& text, std::uint64_t seed) const {
+  void expect_right(const std::string& text, std::uint64_t seed, const std::string& more = "") const {
     const std::string shape = fmt::format("d{} {}", GetParam().config.dim, text);
     const Problem problem = parse_problem(shape).value();
     const Verdict verdict =
-        verify(problem, emulated_runner(kernel(), GetParam().text, {.seed = seed}), {.seed = seed});
-    ASSERT_TRUE(verdict.passed()) << shape << " with " << GetParam().text << ", seed " << seed << ": "
+        verify(problem, emulated_runner(kernel(), GetParam().text + more, {.seed = seed}), {.seed = seed});
+    ASSERT_TRUE(verdict.passed()) << shape << " with " << GetParam().text << more << ", seed " << seed << ": "
                                   << verdict.failures.front().detail;
   }
 };
+
+/// Three launches in different orders give the same output. They share the workspace.
+void expect_same_bits(const Problem& problem, const Prepared& prepared, std::vector<std::byte> workspace) {
+  std::vector<std::byte> first;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    CaseData data(problem, 1);
+    data.poison();
+    const emu::Session session({.seed = seed});
+    const Status status = prepared.launch(data.tensors(), workspace.data(), nullptr);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto* o = static_cast<const std::byte*>(data.tensors().o);
+    const std::vector<std::byte> bytes(o, o + problem.heads_q * problem.len_q * problem.dim_v * 2);
+    if (first.empty()) first = bytes;
+    EXPECT_EQ(bytes, first) << "seed " << seed;
+  }
+}
 
 TEST_P(Sm80, IsRightForEveryKindOfProblem) {
   std::uint64_t seed = 3;
@@ -93,6 +109,18 @@ TEST_P(Sm80, IsRightWhateverTheOrder) {
     expect_right(seed % 2 == 0 ? "b1 h1 lq70 lk400 f16 causal br" : "b1 h1 lq40 lk390 bf16", seed);
 }
 
+TEST_P(Sm80, IsRightWhenBlocksShareTheKeys) {
+  std::uint64_t seed = 60;
+  for (const char* shape : {"b1 h2 lq20 lk500 f16 lse", "b2 h2/1 lq70 lk300 bf16 causal br",
+                            "b1 h1 lq3 lk0 f16 lse", "b1 h1 lq100 lk130 f16 window=30,5"}) {
+    expect_right(shape, seed, " split=2");
+    expect_right(shape, seed++, " split=5");
+  }
+  if (GetParam().config.general == 0) return;
+  expect_right("b3 h2/1 lq40 lk400 f16 varlen causal br sinks lse", seed, " split=3");
+  expect_right("b1 h1 lq5 lk300 f16 softcap=9 mask sinks", seed, " split=4");
+}
+
 TEST_P(Sm80, IsRightForRandomLengths) {
   std::mt19937 random(7);
   const auto up_to = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -107,28 +135,38 @@ TEST_P(Sm80, IsRightForRandomLengths) {
 
 TEST_P(Sm80, HasNoBankConflicts) {
   const Problem problem = parse_problem(fmt::format("b1 h1 l300 f16 d{}", GetParam().config.dim)).value();
-  const CaseData data(problem, 1);
-  const emu::Session session({.seed = 1, .count = true});
-  const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
-  ASSERT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
-  const emu::Counters counted = session.counters();
-  EXPECT_GT(counted.total(emu::Traffic::shared_load).instructions, 0U);
-  EXPECT_EQ(counted.bank_conflicts(), 0U);
+  for (const char* more : {" split=1", " split=2"}) {
+    const CaseData data(problem, 1);
+    const emu::Session session({.seed = 1, .count = true});
+    const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text + more);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+    std::vector<std::byte> workspace(prepared->workspace_bytes);
+    ASSERT_TRUE(prepared->launch(data.tensors(), workspace.data(), nullptr).ok());
+    const emu::Counters counted = session.counters();
+    EXPECT_GT(counted.total(emu::Traffic::shared_load).instructions, 0U);
+    EXPECT_EQ(counted.bank_conflicts(), 0U) << more;
+  }
 }
 
 TEST_P(Sm80, TheSameBitsWhateverTheOrder) {
   const Problem problem = parse_problem(fmt::format("b1 h2 l200 f16 d{}", GetParam().config.dim)).value();
-  std::vector<std::byte> first;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    CaseData data(problem, 1);
-    data.poison();
-    const emu::Session session({.seed = seed});
-    const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
-    ASSERT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
-    const auto* o = static_cast<const std::byte*>(data.tensors().o);
-    const std::vector<std::byte> bytes(o, o + 2 * 200 * problem.dim_v * 2);
-    if (first.empty()) first = bytes;
-    EXPECT_EQ(bytes, first) << "seed " << seed;
+  const Result<Prepared> prepared =
+      kernel().prepare(problem, emulated_machine(), GetParam().text + " split=1");
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  expect_same_bits(problem, prepared.value(), {});
+}
+
+// The counters of a launch are those of the launch before; the first one finds what happens to lie there.
+TEST_P(Sm80, TheSameBitsWhateverBlockIsLast) {
+  const Problem problem =
+      parse_problem(fmt::format("b1 h2 lq20 lk300 f16 d{}", GetParam().config.dim)).value();
+  const Result<Prepared> prepared =
+      kernel().prepare(problem, emulated_machine(), GetParam().text + " split=3");
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  ASSERT_GT(prepared->workspace_bytes, 0U);
+  for (const unsigned char garbage : {0x00, 0x7f, 0xff}) {
+    expect_same_bits(problem, prepared.value(),
+                     std::vector<std::byte>(prepared->workspace_bytes, std::byte{garbage}));
   }
 }
 
@@ -144,7 +182,8 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
       ASSERT_TRUE(prepared.ok()) << prepared.status().message();
       int found = 0;
       for (const Named& instance : instances()) {
-        if (instance.text != prepared->config || instance.config.dim != parse_problem(shape).value().dim_qk)
+        if (!prepared->config.starts_with(instance.text + " split=") ||
+            instance.config.dim != parse_problem(shape).value().dim_qk)
           continue;
         ++found;
         EXPECT_LE(instance.config.shared_bytes(), machine.shared_bytes_per_block);
@@ -165,6 +204,19 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
       kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada, "row_warps=7");
   EXPECT_EQ(unknown.status().code(), Code::invalid_argument);
   EXPECT_NE(unknown.status().message().find("row_warps=7"), std::string::npos) << unknown.status().message();
+}
+
+TEST(Sm80Planner, SharesOutTheKeysOfSmallGrids) {
+  const auto split = [](const char* shape) {
+    const std::string config =
+        find_emulated("sm80")->prepare(parse_problem(shape).value(), emulated_machine(), "")->config;
+    return std::stoi(config.substr(config.find("split=") + 6));
+  };
+  EXPECT_EQ(split("b1 h8 l512 d64 f16"), 1);    // 128 blocks of 32 rows
+  EXPECT_EQ(split("b8 h16 l2048 d64 f16"), 1);  // more than fit
+  EXPECT_EQ(split("b1 h8 l128 d64 f16"), 1);    // too few keys
+  EXPECT_GE(split("b1 h32/8 lq1 lk4k d128 f16"), 4);
+  EXPECT_GE(split("b1 h32/8 lq1 lk64k d128 bf16 sinks"), 4);
 }
 
 TEST(Sm80Planner, TakesEveryHeadDimAndFeatureEvenOnAda) {

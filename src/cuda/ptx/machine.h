@@ -33,6 +33,7 @@
 #endif
 #define SACCADE_UNROLL _Pragma("unroll")
 #define SACCADE_UNROLL_BY_4 _Pragma("unroll 4")
+#define SACCADE_NO_UNROLL _Pragma("unroll 1")
 #else
 #include "emu/thread.h"
 #define SACCADE_MACHINE emulated
@@ -44,6 +45,7 @@
 #define SACCADE_ONLY_WHERE emu::Where where = emu::Where::current()
 #define SACCADE_UNROLL
 #define SACCADE_UNROLL_BY_4
+#define SACCADE_NO_UNROLL
 #endif
 
 namespace saccade::SACCADE_MACHINE::ptx {

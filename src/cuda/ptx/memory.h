@@ -52,6 +52,13 @@ SACCADE_DEVICE T load_constant(const T* from) {
 SACCADE_DEVICE std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t value) {
   return atomicAdd(to, value);
 }
+/// Replaces a number in global memory, which may be one that nobody has written, by `desired` if it is
+/// `expected`; returns what it was. Orders nothing.
+SACCADE_DEVICE std::uint64_t compare_and_swap(std::uint64_t* at, std::uint64_t expected,
+                                              std::uint64_t desired) {
+  using Word = unsigned long long;
+  return atomicCAS(reinterpret_cast<Word*>(at), static_cast<Word>(expected), static_cast<Word>(desired));
+}
 /// What this thread wrote before is seen by every thread that sees what it writes after.
 SACCADE_DEVICE void fence_device() {
   __threadfence();
@@ -77,6 +84,14 @@ SACCADE_DEVICE std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t value S
   thread.read(to, sizeof *to, where);
   thread.write(to, sizeof *to, where);
   return __atomic_fetch_add(to, value, __ATOMIC_SEQ_CST);
+}
+SACCADE_DEVICE std::uint64_t compare_and_swap(std::uint64_t* at, std::uint64_t expected,
+                                              std::uint64_t desired SACCADE_WHERE) {
+  emu::Thread& thread = emu::this_thread();
+  thread.require(thread.owner(at) == nullptr, "compare_and_swap works in global memory", where);
+  thread.write(at, sizeof *at, where);
+  __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;  // what was found, where it was another
 }
 SACCADE_DEVICE void fence_device() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);

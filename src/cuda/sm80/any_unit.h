@@ -14,19 +14,21 @@ class AnyUnit {
  public:
   struct Arguments {
     Queue queue;
+    Split split;
     Problem p;
     Tensors t;
     tile::ScoreScale scale;
     bool aligned;  ///< every row begins at a multiple of 16 bytes
   };
 
-  static Result<Arguments> arguments(const Problem& p, const Tensors& t) {
+  static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
     const auto aligned = [](const void* data, const Strides& s) {
       return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && s.batch % 8 == 0 && s.head % 8 == 0 &&
              s.row % 8 == 0;
     };
     return Arguments{
         .queue = Queue::of(p, kConfig),
+        .split = split,
         .p = p,
         .t = t,
         .scale = tile::ScoreScale::of(p.effective_scale()),
@@ -36,17 +38,24 @@ class AnyUnit {
   SACCADE_DEVICE AnyUnit(const Arguments& a, int batch_and_head)
       : a_(a),
         head_(batch_and_head % static_cast<int>(a.p.heads_q)),
-        sequence_(sequence(a.p, a.t, batch_and_head / static_cast<int>(a.p.heads_q))) {}
+        batch_(batch_and_head / static_cast<int>(a.p.heads_q)) {
+    const Sequence s = sequence(a.p, a.t, batch_);
+    len_q_ = static_cast<int>(s.len_q);
+    len_kv_ = static_cast<int>(s.len_kv);
+    first_q_ = static_cast<int>(s.first_q);
+    first_kv_ = static_cast<int>(s.first_kv);
+  }
 
-  [[nodiscard]] SACCADE_DEVICE int len_q() const { return static_cast<int>(sequence_.len_q); }
+  [[nodiscard]] SACCADE_DEVICE int len_q() const { return len_q_; }
   [[nodiscard]] SACCADE_DEVICE tile::AnyScores<T> scores() const {
-    return {a_.p, a_.t, sequence_, head_, span_of(a_.p, sequence_.len_kv, sequence_.diagonal), a_.scale};
+    const int diagonal = a_.p.alignment == Alignment::bottom_right ? len_kv_ - len_q_ : 0;
+    return {a_.p, a_.t, batch_, head_, len_q_, span_of(a_.p, len_kv_, diagonal), a_.scale};
   }
 
   template <int kThreads>
   SACCADE_DEVICE void copy_queries(ptx::SharedPointer<T> to, int first, int thread) const {
-    const T* from = static_cast<const T*>(a_.t.q) + query_offset(a_.p, a_.p.q, sequence_, head_, 0);
-    copy<kConfig.rows(), kThreads>(to, first, sequence_.len_q, a_.p.dim_qk, thread,
+    const T* from = static_cast<const T*>(a_.t.q) + query_offset(a_.p, a_.p.q, where(), head_, 0);
+    copy<kConfig.rows(), kThreads>(to, first, len_q_, a_.p.dim_qk, thread,
                                    [&](int i) { return from + i * a_.p.q.row; });
   }
   template <int kThreads>
@@ -62,7 +71,7 @@ class AnyUnit {
     return a_.p.sinks ? tile::kLog2e * ptx::load_constant(a_.t.sinks + head_) : -tile::kInfinity;
   }
   SACCADE_DEVICE void write(int row, int column, const float (&x)[8]) const {
-    T* to = static_cast<T*>(a_.t.o) + query_offset(a_.p, a_.p.o, sequence_, head_, row) + column;
+    T* to = static_cast<T*>(a_.t.o) + query_offset(a_.p, a_.p.o, where(), head_, row) + column;
     const int count = static_cast<int>(a_.p.dim_v) - column;
     if (a_.aligned && count >= 8) {
       ptx::store(reinterpret_cast<ptx::Bytes16*>(to), pack_chunk<T>(x));
@@ -74,7 +83,7 @@ class AnyUnit {
     }
   }
   SACCADE_DEVICE void write_lse(int row, const tile::RowState& state) const {
-    if (a_.p.lse) ptx::store(a_.t.lse + lse_offset(a_.p, sequence_, head_, row), state.lse());
+    if (a_.p.lse) ptx::store(a_.t.lse + lse_offset(a_.p, where(), head_, row), state.lse());
   }
 
  private:
@@ -84,12 +93,12 @@ class AnyUnit {
     const T* from = static_cast<const T*>(tensor);
     const std::int64_t head = head_ / a_.p.group();
     if (a_.p.kv_layout == KvLayout::paged) {
-      copy<kConfig.tile_keys, kThreads>(to, first, sequence_.len_kv, dim, thread, [&](int j) {
-        return from + key_offset(a_.p, a_.t, strides, sequence_, head, j);
+      copy<kConfig.tile_keys, kThreads>(to, first, len_kv_, dim, thread, [&](int j) {
+        return from + key_offset(a_.p, a_.t, strides, where(), head, j);
       });
     } else {
-      from += key_offset(a_.p, a_.t, strides, sequence_, head, 0);
-      copy<kConfig.tile_keys, kThreads>(to, first, sequence_.len_kv, dim, thread,
+      from += key_offset(a_.p, a_.t, strides, where(), head, 0);
+      copy<kConfig.tile_keys, kThreads>(to, first, len_kv_, dim, thread,
                                         [&](int j) { return from + j * strides.row; });
     }
   }
@@ -98,35 +107,53 @@ class AnyUnit {
   /// after them, zeros alone from row `len` on. Rows at odd addresses go through registers, number by number,
   /// and are there when this returns.
   template <int kRows, int kThreads, class RowAt>
-  SACCADE_DEVICE void copy(ptx::SharedPointer<T> to, int first, std::int64_t len, std::int64_t dim,
-                           int thread, const RowAt& row_at) const {
+  SACCADE_DEVICE void copy(ptx::SharedPointer<T> to, int first, int len, std::int64_t dim, int thread,
+                           const RowAt& row_at) const {
     using Tile = tile::SwizzledTile<kConfig.dim>;
     static_assert(kRows * Tile::kChunks % kThreads == 0);
-    SACCADE_UNROLL_BY_4
-    for (int step = 0; step < kRows * Tile::kChunks / kThreads; ++step) {
+    constexpr int kSteps = kRows * Tile::kChunks / kThreads;
+    // Calls act(place in the tile, where the chunk begins in global memory, how many of its numbers there
+    // are).
+    const auto chunk = [&](int step, const auto& act) {
       const int row = (thread + step * kThreads) / Tile::kChunks;
       const int column = (thread + step * kThreads) % Tile::kChunks * Tile::kChunk;
-      const int left = static_cast<int>(dim) - column;
-      const int count = first + row >= len || left < 0 ? 0 : left < Tile::kChunk ? left : Tile::kChunk;
+      const int left = first + row < len ? static_cast<int>(dim) - column : 0;
+      const int count = left < 0 ? 0 : left < Tile::kChunk ? left : Tile::kChunk;
       const T* from = row_at(count > 0 ? first + row : first) + (count > 0 ? column : 0);
-      const ptx::SharedPointer<T> here = to + Tile::offset(row, column);
-      if (a_.aligned) {
-        ptx::copy_async_16(here, from, count * static_cast<int>(sizeof(T)));
-      } else {
-        ptx::Bytes16 chunk{};
+      act(to + Tile::offset(row, column), from, count);
+    };
+    if (a_.aligned) {
+      SACCADE_UNROLL_BY_4
+      for (int step = 0; step < kSteps; ++step) {
+        chunk(step, [](ptx::SharedPointer<T> here, const T* from, int count) {
+          ptx::copy_async_16(here, from, count * static_cast<int>(sizeof(T)));
+        });
+      }
+      return;
+    }
+    SACCADE_NO_UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      chunk(step, [](ptx::SharedPointer<T> here, const T* from, int count) {
+        ptx::Bytes16 packed{};
         SACCADE_UNROLL
         for (int e = 0; e < Tile::kChunk; ++e) {
           const std::uint32_t bits = e < count ? ptx::load_constant(from + e).bits : 0U;
-          chunk.words[e / 2] |= bits << e % 2 * 16;
+          packed.words[e / 2] |= bits << e % 2 * 16;
         }
-        ptx::store(reinterpret_cast<ptx::Bytes16*>(here.generic()), chunk);
-      }
+        ptx::store(reinterpret_cast<ptx::Bytes16*>(here.generic()), packed);
+      });
     }
   }
 
+  /// The block's sequence, for the functions of core/sequence.h; kept in 32 bits, which are half the
+  /// registers.
+  [[nodiscard]] SACCADE_DEVICE Sequence where() const {
+    return {.batch = batch_, .len_q = len_q_, .len_kv = len_kv_, .first_q = first_q_, .first_kv = first_kv_};
+  }
+
   const Arguments& a_;
-  int head_;
-  Sequence sequence_;
+  int head_, batch_;
+  int len_q_, len_kv_, first_q_, first_kv_;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -19,8 +19,8 @@ struct Config {
   int blocks = 1;   ///< on a multiprocessor, for the compiler's choice of registers
   int general = 0;  ///< 1: takes every kind of problem with head dims up to `dim`, 0: plain ones of that dim
 
-  /// Whether queries stay in registers, where they take dim / 4 of them.
-  [[nodiscard]] constexpr bool keeps_queries() const { return dim <= 128; }
+  /// Whether queries stay in registers, where they take dim / 4 for 16 rows.
+  [[nodiscard]] constexpr bool keeps_queries() const { return row_tiles * dim <= 128; }
   [[nodiscard]] constexpr int rows() const { return 16 * row_tiles * row_warps; }
   [[nodiscard]] constexpr int group_threads() const { return 32 * row_warps; }
   [[nodiscard]] constexpr int threads() const { return group_threads() * key_groups; }

@@ -4,15 +4,13 @@
 
 #include "core/kernel.h"
 #include "cuda/ptx/memory.h"
-#include "cuda/sm80/config.h"
+#include "cuda/sm80/split.h"
 #include "cuda/tile/copy.h"
 #include "cuda/tile/scheduler.h"
 #include "cuda/tile/scores.h"
 #include "cuda/tile/tensor.h"
 
 namespace saccade::SACCADE_MACHINE::sm80 {
-
-using saccade::sm80::Config;
 
 /// The tiles of queries that a launch has.
 struct Queue {
@@ -56,6 +54,7 @@ class DenseUnit {
  public:
   struct Arguments {
     Queue queue;
+    Split split;
     tile::Tensor4<const T> q, k, v;
     tile::Tensor4<T> o;
     float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
@@ -66,7 +65,7 @@ class DenseUnit {
     tile::PlainScores scores;
   };
 
-  static Result<Arguments> arguments(const Problem& p, const Tensors& t) {
+  static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
     for (const void* data : {t.q, t.k, t.v, static_cast<const void*>(t.o)}) {
       if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
         return Status(Code::invalid_argument, "this plan of sm80 needs q, k, v and o aligned to 16 bytes");
@@ -76,6 +75,7 @@ class DenseUnit {
     };
     const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
     return Arguments{.queue = Queue::of(p, kConfig),
+                     .split = split,
                      .q = tensor(static_cast<const T*>(t.q), p.q),
                      .k = tensor(static_cast<const T*>(t.k), p.k),
                      .v = tensor(static_cast<const T*>(t.v), p.v),

@@ -7,11 +7,11 @@
 namespace saccade::SACCADE_MACHINE::sm80 {
 
 template <class T, class Instance>
-Status launch_typed(const Problem& p, const Tensors& t, const Target& target) {
+Status launch_typed(const Problem& p, const Tensors& t, const Split& split, const Target& target) {
   constexpr Config kConfig = Instance::kConfig;
-  const Result<ArgumentsOf<T, Instance>> a = UnitOf<T, Instance>::arguments(p, t);
+  const Result<ArgumentsOf<T, Instance>> a = UnitOf<T, Instance>::arguments(p, t, split);
   if (!a.ok()) return a.status();
-  const Grid grid{.blocks = {a->queue.tiles * a->queue.heads, 1, 1},
+  const Grid grid{.blocks = {a->queue.tiles * a->queue.heads * split.count, 1, 1},
                   .threads = kConfig.threads(),
                   .cluster = 1,
                   .shared_bytes = kConfig.shared_bytes()};
@@ -19,9 +19,9 @@ Status launch_typed(const Problem& p, const Tensors& t, const Target& target) {
 }
 
 template <class Instance>
-Status launch_instance(const Problem& p, const Tensors& t, const Target& target) {
-  return p.dtype == DType::f16 ? launch_typed<F16, Instance>(p, t, target)
-                               : launch_typed<BF16, Instance>(p, t, target);
+Status launch_instance(const Problem& p, const Tensors& t, const Split& split, const Target& target) {
+  return p.dtype == DType::f16 ? launch_typed<F16, Instance>(p, t, split, target)
+                               : launch_typed<BF16, Instance>(p, t, split, target);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -3,9 +3,9 @@
 // 16 bytes at a time.
 #pragma once
 
-#include "cuda/ptx/barrier.h"
 #include "cuda/sm80/any_unit.h"
 #include "cuda/sm80/dense_unit.h"
+#include "cuda/sm80/results.h"
 #include "cuda/tile/warp_rows.h"
 
 namespace saccade::SACCADE_MACHINE::sm80 {
@@ -17,96 +17,6 @@ using UnitOf =
 template <class T, class Instance>
 using ArgumentsOf = typename UnitOf<T, Instance>::Arguments;
 
-/// Shared memory: the queries, then the rings of keys and values; when those are done, the groups' partial
-/// results in their place. The states of rows come last.
-template <class T, class Instance>
-struct Shared {
-  static constexpr Config kConfig = Instance::kConfig;
-  static constexpr int kTile = kConfig.tile_keys * kConfig.dim;
-
-  static SACCADE_DEVICE ptx::SharedPointer<T> queries() {
-    return ptx::SharedPointer<T>(reinterpret_cast<T*>(ptx::shared_memory()));
-  }
-  /// The keys of a stage of a group's ring; the values come behind them.
-  static SACCADE_DEVICE ptx::SharedPointer<T> stage(int group, int n) {
-    return queries() + (kConfig.rows() * kConfig.dim + (group * kConfig.stages + n) * 2 * kTile);
-  }
-  static SACCADE_DEVICE float* partial(int group, int row) {
-    return reinterpret_cast<float*>(ptx::shared_memory()) +
-           (group * kConfig.rows() + row) * kConfig.partial_stride();
-  }
-  /// Maximum and sum of a row in a group.
-  static SACCADE_DEVICE ptx::Bytes8* state(int group, int row) {
-    constexpr std::size_t kStates = sizeof(ptx::Bytes8) * kConfig.key_groups * kConfig.rows();
-    return reinterpret_cast<ptx::Bytes8*>(ptx::shared_memory() + (kConfig.shared_bytes() - kStates)) +
-           group * kConfig.rows() + row;
-  }
-};
-
-/// The bits of `yes` or `no` as a number. By value: of two array elements, ?: would choose the address, and
-/// both arrays would have to lie in memory.
-SACCADE_DEVICE float float_of(bool which, std::uint32_t yes, std::uint32_t no) {
-  return std::bit_cast<float>(which ? yes : no);
-}
-
-/// Adds up the groups' results and writes the rows from first_row on, in the order of the groups, so that the
-/// bits are always the same.
-template <class T, class Instance, class Rows>
-SACCADE_DEVICE void write_results(const UnitOf<T, Instance>& unit, const Rows& rows, int group, int warp_row,
-                                  int first_row) {
-  constexpr Config kConfig = Instance::kConfig;
-  using Memory = Shared<T, Instance>;
-  ptx::sync_block();  // nobody reads keys, values or queries any more
-  rows.for_each_row([&](int i, const tile::RowState& state) {
-    if (ptx::lane_index() % 4 != 0) return;
-    ptx::store(Memory::state(group, warp_row + i),
-               {{std::bit_cast<std::uint32_t>(state.m), std::bit_cast<std::uint32_t>(state.l)}});
-  });
-  rows.for_each_pair([&](int i, int column, float x, float y) {
-    ptx::store(reinterpret_cast<ptx::Bytes8*>(Memory::partial(group, warp_row + i) + column),
-               {{std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(y)}});
-  });
-  ptx::sync_block();
-
-  const float sink = unit.sink();
-  constexpr int kChunks = kConfig.dim / 8;  // a thread writes 8 numbers, 16 bytes
-  for (int n = ptx::thread_index(); n < kConfig.rows() * kChunks; n += kConfig.threads()) {
-    const int i = n / kChunks;
-    const int column = n % kChunks * 8;
-    if (first_row + i >= unit.len_q()) continue;
-    tile::RowState all{.m = sink};
-    tile::RowState states[kConfig.key_groups];
-    SACCADE_UNROLL
-    for (int g = 0; g < kConfig.key_groups; ++g) {
-      const ptx::Bytes8 bits = ptx::load(Memory::state(g, i));
-      states[g] = {std::bit_cast<float>(bits.words[0]), std::bit_cast<float>(bits.words[1])};
-      all.m = tile::larger(all.m, states[g].m);
-    }
-    if (sink != -tile::kInfinity) all.l = ptx::fast_exp2(sink - all.m);
-    float sum[8] = {};
-    SACCADE_UNROLL
-    for (int g = 0; g < kConfig.key_groups; ++g) {
-      const float share = states[g].l == 0 ? 0.0F : ptx::fast_exp2(states[g].m - all.m);
-      all.l += share * states[g].l;
-      // Every other four threads read their second half first: else two of eight would want the same banks.
-      const bool swapped = n / 4 % 2 == 1;
-      const auto* from = reinterpret_cast<const ptx::Bytes16*>(Memory::partial(g, i) + column);
-      const ptx::Bytes16 one = ptx::load(from + (swapped ? 1 : 0));
-      const ptx::Bytes16 other = ptx::load(from + (swapped ? 0 : 1));
-      SACCADE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        sum[e] = ptx::fma(share, float_of(swapped, other.words[e], one.words[e]), sum[e]);
-        sum[4 + e] = ptx::fma(share, float_of(swapped, one.words[e], other.words[e]), sum[4 + e]);
-      }
-    }
-    const float weight = all.weight();
-    SACCADE_UNROLL
-    for (int e = 0; e < 8; ++e) sum[e] *= weight;
-    unit.write(first_row + i, column, sum);
-    if (column == 0) unit.write_lse(first_row + i, all);
-  }
-}
-
 template <class T, class Instance>
 SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks)
 attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
@@ -117,12 +27,15 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr int kKeys = kConfig.tile_keys;
   constexpr int kGroups = kConfig.key_groups;
   constexpr int kStages = kConfig.stages;
-  const tile::Work work = a.queue.take(ptx::block_index().x);
+  const int number = ptx::block_index().x / a.split.count;
+  const int block = ptx::block_index().x % a.split.count;
+  const tile::Work work = a.queue.take(number);
   const UnitOf<T, Instance> unit(a, work.head);
   const int first_row = work.tile * kConfig.rows();
   if (first_row >= unit.len_q()) return;  // the tiles are those of the longest sequence
   const auto scores = unit.scores();
-  const tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, first_row + kConfig.rows() - 1);
+  tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, first_row + kConfig.rows() - 1);
+  if (a.split.count > 1) tiles = tiles.part(block, a.split.count);
   const int thread = ptx::thread_index();
   const int group = thread / kConfig.group_threads();
   const int group_thread = thread % kConfig.group_threads();
@@ -179,7 +92,8 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   }
   ptx::wait_copies<0>();
   rows.finish();
-  write_results<T, Instance>(unit, rows, group, warp_row, first_row);
+  Results<T, Instance, UnitOf<T, Instance>>(unit, a.split, first_row, number, block)
+      .write(rows, group, warp_row);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

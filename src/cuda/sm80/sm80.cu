@@ -4,18 +4,16 @@
 #include "core/config.h"
 #include "cuda/launch/accept.h"
 #include "cuda/launch/bind.h"
-#include "cuda/sm80/config.h"
 #include "cuda/sm80/sm80.h"
+#include "cuda/sm80/split.h"
 #include "cuda/tile/keys.h"
 
 namespace saccade::SACCADE_MACHINE {
 namespace sm80 {
 
-using saccade::sm80::Config;
-
 /// Defined in the sources that the build makes of instances.def.
 template <class Instance>
-Status launch_instance(const Problem& p, const Tensors& t, const Target& target);
+Status launch_instance(const Problem& p, const Tensors& t, const Split& split, const Target& target);
 
 namespace {
 
@@ -23,7 +21,7 @@ constexpr char kName[] = "sm80";
 
 struct Entry {
   Config config;
-  Status (*launch)(const Problem&, const Tensors&, const Target&);
+  Status (*launch)(const Problem&, const Tensors&, const Split&, const Target&);
 };
 
 #define SACCADE_SM80(...)                              \
@@ -76,6 +74,15 @@ const Entry* choose(const Problem& p, const Machine& machine) {
   return best;
 }
 
+/// Blocks that share a tile of queries: as many as the chip has room for when the tiles fill less than half
+/// of it, but each group of warps is to have two tiles of keys at least.
+int choose_split(const Problem& p, const Machine& machine, const Config& c) {
+  const std::int64_t tiles = std::max<std::int64_t>(blocks_of(p, c), 1);
+  const std::int64_t room = std::int64_t{machine.multiprocessors} * c.blocks / tiles;
+  const std::int64_t work = p.len_kv / (2 * c.tile_keys * c.key_groups);
+  return static_cast<int>(std::clamp<std::int64_t>(std::min(room, work), 1, Split::kMost));
+}
+
 std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   if (p.dtype == DType::f32) return "it takes f16 and bf16";
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -84,9 +91,16 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar) return "it counts keys in 32 bits";
   const Entry* entry = choose(p, machine);
   if (entry == nullptr) return "no instance fits the shared memory of this GPU";
-  if (blocks_of(p, entry->config) > std::numeric_limits<int>::max()) return "it counts blocks in 32 bits";
+  if (blocks_of(p, entry->config) > std::numeric_limits<int>::max() / Split::kMost)
+    return "it counts blocks in 32 bits";
   return std::nullopt;
 }
+
+/// What serves a problem.
+struct Choice {
+  const Entry* entry;
+  int split;
+};
 
 std::string to_text(const Config& c) {
   const auto number = [](const char* key, int value) { return key + std::to_string(value); };
@@ -96,7 +110,7 @@ std::string to_text(const Config& c) {
          number(" general=", c.general);
 }
 
-Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_view text) {
+Result<Choice> find(const Problem& p, const Machine& machine, std::string_view text) {
   saccade::Config given(text);
   Config c = choose(p, machine)->config;  // reject() has made sure that there is one
   constexpr int kMost = 1024;
@@ -110,11 +124,12 @@ Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_
                                    {"general", &Config::general}}) {
     c.*value = given.take(key, c.*value, key == std::string_view("general") ? 0 : 1, kMost);
   }
+  const int split = given.take("split", choose_split(p, machine, c), 1, Split::kMost);
   if (Status status = given.finish(kName); !status.ok()) return status;
   std::string known;
   for (const Entry& entry : kEntries) {
     const std::optional<std::string> reason = refusal(p, machine, entry.config);
-    if (entry.config == c && !reason) return &entry;
+    if (entry.config == c && !reason) return Choice{&entry, split};
     if (entry.config == c) return Status(Code::invalid_argument, to_text(c) + ": " + *reason);
     if (!reason) known += "; " + to_text(entry.config);
   }
@@ -123,14 +138,17 @@ Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
-  const Result<const Entry*> found = find(p, machine, text);
+  const Result<Choice> found = find(p, machine, text);
   if (!found.ok()) return found.status();
-  const Entry* entry = found.value();
-  return SACCADE_MACHINE::bind(to_text(entry->config), 0, p,
-                               [p, entry](const Tensors& t, std::byte*, const Target& target) -> Status {
-                                 if (p.batch * p.heads_q * p.len_q == 0) return {};
-                                 return entry->launch(p, t, target);
-                               });
+  const auto [entry, split] = found.value();
+  const Config& c = entry->config;
+  const std::int64_t tiles = blocks_of(p, c);
+  return SACCADE_MACHINE::bind(
+      to_text(c) + " split=" + std::to_string(split), Split::workspace_bytes(c, tiles, split), p,
+      [p, entry, split, tiles](const Tensors& t, std::byte* workspace, const Target& target) -> Status {
+        if (tiles == 0) return {};
+        return entry->launch(p, t, Split::at(workspace, entry->config, tiles, split), target);
+      });
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ template <class T>
 struct AnyScores {
   const Problem& p;
   const Tensors& t;
-  Sequence sequence;
-  int head;
+  int batch, head;
+  int len_q;  ///< of the sequence
   KeySpan span;
   ScoreScale scale;
 
@@ -44,8 +44,7 @@ struct AnyScores {
                     [](T bias) { return ptx::to_float(bias); });
       }
       if (p.alibi) {
-        const float slope =
-            kLog2e * ptx::load_constant(t.alibi_slopes + sequence.batch * p.alibi_batch_stride + head);
+        const float slope = kLog2e * ptx::load_constant(t.alibi_slopes + batch * p.alibi_batch_stride + head);
         for_each(s, row, first_key, [&](float& x, int i, int j) {
           const int distance = i + span.diagonal - j;
           x = ptx::fma(-slope, static_cast<float>(distance < 0 ? -distance : distance), x);
@@ -74,13 +73,10 @@ struct AnyScores {
   template <int kParts, class M, class Bias>
   SACCADE_DEVICE void hide_or_add(float (&s)[kParts][4], int row, int first_key, const M* mask,
                                   const Bias& bias) const {
-    const std::int64_t last_row = sequence.len_q - 1;
-    const std::int64_t last_key = sequence.len_kv - 1;
-    const M* from = mask + mask_offset(p, sequence, head, 0, 0);
+    const M* from = mask + mask_offset(p, {.batch = batch}, head, 0, 0);
     for_each(s, row, first_key, [&](float& x, int i, int j) {
-      const float b =
-          bias(ptx::load_constant(from + std::min<std::int64_t>(i, last_row) * p.mask_strides.row +
-                                  std::min<std::int64_t>(j, last_key) * p.mask_strides.key));
+      const float b = bias(ptx::load_constant(from + std::min(i, len_q - 1) * p.mask_strides.row +
+                                              std::min(j, span.len_kv - 1) * p.mask_strides.key));
       x = b == -kInfinity ? b : ptx::fma(b, kLog2e, x);
     });
   }

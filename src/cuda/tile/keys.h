@@ -41,6 +41,14 @@ struct TileRange {
     if (tile < first || tile >= last) return Coverage::empty;
     return tile >= whole_first && tile < whole_last ? Coverage::full : Coverage::partial;
   }
+  /// One of `parts` parts that differ by one tile at most.
+  [[nodiscard]] SACCADE_BOTH constexpr TileRange part(int number, int parts) const {
+    const int tiles = last - first;
+    const auto edge = [&](int n) {
+      return first + tiles / parts * n + (n < tiles % parts ? n : tiles % parts);
+    };
+    return {edge(number), edge(number + 1), whole_first, whole_last};
+  }
 };
 
 template <int kKeys>

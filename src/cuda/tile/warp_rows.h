@@ -238,9 +238,10 @@ class WarpRows {
 
   static SACCADE_DEVICE int lane() { return ptx::lane_index(); }
   /// Tile::offset within a row, for rows whose number is this lane's modulo 8: half `half` (0 or 1) of column
-  /// block c. Written out so that the XOR is with a constant and few addresses are alive.
+  /// block c. The exchange stays within a line of 128 bytes, so lines are a constant apart, and only four
+  /// addresses are alive however many columns there are.
   static SACCADE_DEVICE int chunk(int c, int half) {
-    return ((half ^ Tile::exchange(lane() % 8)) ^ (2 * c)) * Tile::kChunk;
+    return ((half ^ Tile::exchange(lane() % 8)) ^ (2 * (c % 4))) * Tile::kChunk + c / 4 * 64;
   }
 
   Queries q_[kKeepQueries ? kDim / 16 : 1];

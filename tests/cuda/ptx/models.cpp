@@ -37,6 +37,10 @@ Words memory(const Probe& probe, In in) {
     out[192 + lane] = half(in, lane) << 8 | (in[lane / 4] >> (8 * (lane % 4)) & 0xffU);
     out[224] += in[4 * lane + 1];
   }
+  std::uint64_t sum = 0;
+  for (std::size_t lane = 0; lane < 32; ++lane) sum += in[4 * lane + 2];
+  out[226] = static_cast<std::uint32_t>(sum);
+  out[227] = static_cast<std::uint32_t>(sum >> 32);
   return out;
 }
 

@@ -79,7 +79,7 @@ void add_tensor(std::vector<Row>& rows, int swizzle) {
 }
 
 std::vector<Row> all_rows() {
-  std::vector<Row> rows = {row_of("memory", memory_probe, 32, 128, 225, 80),
+  std::vector<Row> rows = {row_of("memory", memory_probe, 32, 128, 228, 80),
                            row_of("conversions", conversions_probe, 32, 32, 256, 80),
                            row_of("functions", functions_probe, 32, 32, 192, 80),
                            row_of("warp", warp_probe, 32, 32, 128, 80),

@@ -51,6 +51,10 @@ SACCADE_KERNEL(32, 1) memory_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   store(arguments.out + 192 + lane, narrow << 8 | byte);
   fence_device();
   (void)atomic_add(arguments.out + 224, wide.words[1]);
+  // Every lane adds to a 64-bit number.
+  auto* sum = reinterpret_cast<std::uint64_t*>(arguments.out + 226);
+  std::uint64_t seen = 0, found = 0;
+  while ((found = compare_and_swap(sum, seen, seen + wide.words[2])) != seen) seen = found;
 }
 
 SACCADE_KERNEL(32, 1) conversions_probe(SACCADE_ARGUMENT(Arguments) arguments) {

@@ -63,6 +63,22 @@ TEST(SwizzledTile, EveryChunkHasAPlaceOfItsOwn) {
   expect_places_of_their_own<192>();
 }
 
+TEST(TileRange, PartsAreNeighboursOfAlmostOneSize) {
+  const tile::TileRange range{.first = 3, .last = 20, .whole_first = 5, .whole_last = 18};
+  for (const int parts : {1, 2, 5, 17, 30}) {
+    int next = range.first;
+    for (int n = 0; n < parts; ++n) {
+      const tile::TileRange part = range.part(n, parts);
+      EXPECT_EQ(part.first, next);
+      EXPECT_GE(part.last - part.first, 17 / parts);
+      EXPECT_LE(part.last - part.first, (17 + parts - 1) / parts);
+      for (int t = part.first; t < part.last; ++t) EXPECT_EQ(part.coverage(t), range.coverage(t));
+      next = part.last;
+    }
+    EXPECT_EQ(next, range.last);
+  }
+}
+
 TEST(KeySpan, TilesAreEmptyPartialOrFullExactlyAsTheirPairsAre) {
   constexpr int kKeys = 16;
   for (const int len_kv : {0, 1, 15, 16, 17, 40, 64}) {

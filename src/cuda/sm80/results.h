@@ -1,0 +1,187 @@
+// How a block's results leave it: warps' rows meet in shared memory, groups are added up there, blocks that
+// share a tile of queries are added up in the workspace, and rows are written 16 bytes at a time. Parts are
+// always added in the same order, so the bits never depend on who was first.
+#pragma once
+
+#include <bit>
+
+#include "cuda/ptx/barrier.h"
+#include "cuda/ptx/memory.h"
+#include "cuda/sm80/split.h"
+#include "cuda/tile/softmax.h"
+
+namespace saccade::SACCADE_MACHINE::sm80 {
+
+/// Shared memory: the queries, then the rings of keys and values; when those are done, the groups' partial
+/// results in their place. The states of rows come last.
+template <class T, class Instance>
+struct Shared {
+  static constexpr Config kConfig = Instance::kConfig;
+  static constexpr int kTile = kConfig.tile_keys * kConfig.dim;
+
+  static SACCADE_DEVICE ptx::SharedPointer<T> queries() {
+    return ptx::SharedPointer<T>(reinterpret_cast<T*>(ptx::shared_memory()));
+  }
+  /// The keys of a stage of a group's ring; the values come behind them.
+  static SACCADE_DEVICE ptx::SharedPointer<T> stage(int group, int n) {
+    return queries() + (kConfig.rows() * kConfig.dim + (group * kConfig.stages + n) * 2 * kTile);
+  }
+  static SACCADE_DEVICE float* partial(int group, int row) {
+    return reinterpret_cast<float*>(ptx::shared_memory()) +
+           (group * kConfig.rows() + row) * kConfig.partial_stride();
+  }
+  /// Maximum and sum of a row in a group.
+  static SACCADE_DEVICE ptx::Bytes8* state(int group, int row) {
+    constexpr std::size_t kStates = sizeof(ptx::Bytes8) * kConfig.key_groups * kConfig.rows();
+    return reinterpret_cast<ptx::Bytes8*>(ptx::shared_memory() + (kConfig.shared_bytes() - kStates)) +
+           group * kConfig.rows() + row;
+  }
+};
+
+SACCADE_DEVICE ptx::Bytes8 pair_of(float x, float y) {
+  return {{std::bit_cast<std::uint32_t>(x), std::bit_cast<std::uint32_t>(y)}};
+}
+SACCADE_DEVICE tile::RowState state_of_pair(const ptx::Bytes8& bits) {
+  return {std::bit_cast<float>(bits.words[0]), std::bit_cast<float>(bits.words[1])};
+}
+
+/// Eight columns of a row: sums of weighted values, and what they are relative to.
+struct Chunk {
+  tile::RowState state;
+  float sum[8] = {};
+};
+
+/// Adds up parts, and a sink (-inf: none) to the weights. state_of(part) is a RowState, values_of(part, half)
+/// the first or second four sums; with `swapped` the second half is asked for first.
+template <class StateOf, class ValuesOf>
+SACCADE_DEVICE Chunk add_parts(int parts, float sink, bool swapped, const StateOf& state_of,
+                               const ValuesOf& values_of) {
+  Chunk all{.state = {.m = sink}};
+  SACCADE_UNROLL
+  for (int part = 0; part < parts; ++part) all.state.m = tile::larger(all.state.m, state_of(part).m);
+  if (sink != -tile::kInfinity) all.state.l = ptx::fast_exp2(sink - all.state.m);
+  SACCADE_UNROLL
+  for (int part = 0; part < parts; ++part) {
+    const tile::RowState state = state_of(part);
+    const float share = state.l == 0 ? 0.0F : ptx::fast_exp2(state.m - all.state.m);
+    all.state.l += share * state.l;
+    const ptx::Bytes16 one = values_of(part, swapped ? 1 : 0);
+    const ptx::Bytes16 other = values_of(part, swapped ? 0 : 1);
+    // By value: of two array elements, ?: would choose the address, and both arrays would lie in memory.
+    const auto chosen = [swapped](std::uint32_t yes, std::uint32_t no) {
+      return std::bit_cast<float>(swapped ? yes : no);
+    };
+    SACCADE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      all.sum[e] = ptx::fma(share, chosen(other.words[e], one.words[e]), all.sum[e]);
+      all.sum[4 + e] = ptx::fma(share, chosen(one.words[e], other.words[e]), all.sum[4 + e]);
+    }
+  }
+  return all;
+}
+
+template <class T, class Instance, class Unit>
+class Results {
+  static constexpr Config kConfig = Instance::kConfig;
+  using Memory = Shared<T, Instance>;
+
+ public:
+  /// The rows from first_row on; `tile` counts the launch's tiles of queries, `block` those that share one.
+  SACCADE_DEVICE Results(const Unit& unit, const Split& split, int first_row, std::int64_t tile, int block)
+      : unit_(unit), split_(split), first_row_(first_row), tile_(tile), block_(block) {}
+
+  /// Brings a warp's rows, from warp_row of the block on, together with all others; by the whole block.
+  template <class Rows>
+  SACCADE_DEVICE void write(const Rows& rows, int group, int warp_row) const {
+    ptx::sync_block();  // nobody reads keys, values or queries any more
+    rows.for_each_row([&](int i, const tile::RowState& state) {
+      if (ptx::lane_index() % 4 == 0)
+        ptx::store(Memory::state(group, warp_row + i), pair_of(state.m, state.l));
+    });
+    rows.for_each_pair([&](int i, int column, float x, float y) {
+      ptx::store(reinterpret_cast<ptx::Bytes8*>(Memory::partial(group, warp_row + i) + column),
+                 pair_of(x, y));
+    });
+    ptx::sync_block();
+    if (split_.count == 1) {
+      const float sink = unit_.sink();
+      for_each_chunk(
+          [&](int row, int column, int n) { finish(row, column, of_groups(row, column, n, sink)); });
+      return;
+    }
+    for_each_chunk([&](int row, int column, int n) {
+      const Chunk chunk = of_groups(row, column, n, -tile::kInfinity);
+      const std::int64_t at = (tile_ * split_.count + block_) * kConfig.rows() + row;
+      SACCADE_UNROLL
+      for (int e = 0; e < 8; e += 4) {
+        ptx::store(
+            reinterpret_cast<ptx::Bytes16*>(split_.sums + at * kConfig.dim + column + e),
+            {{std::bit_cast<std::uint32_t>(chunk.sum[e]), std::bit_cast<std::uint32_t>(chunk.sum[e + 1]),
+              std::bit_cast<std::uint32_t>(chunk.sum[e + 2]),
+              std::bit_cast<std::uint32_t>(chunk.sum[e + 3])}});
+      }
+      if (column == 0) ptx::store(split_.states + at, pair_of(chunk.state.m, chunk.state.l));
+    });
+    if (!is_last()) return;
+    const float sink = unit_.sink();
+    for_each_chunk([&](int row, int column, int) { finish(row, column, of_blocks(row, column, sink)); });
+  }
+
+ private:
+  /// Calls act(row, column, number) for the chunks that are this thread's.
+  template <class Act>
+  SACCADE_DEVICE void for_each_chunk(const Act& act) const {
+    constexpr int kChunks = kConfig.dim / 8;
+    for (int n = ptx::thread_index(); n < kConfig.rows() * kChunks; n += kConfig.threads()) {
+      if (first_row_ + n / kChunks < unit_.len_q()) act(n / kChunks, n % kChunks * 8, n);
+    }
+  }
+  /// Every other four threads read their second half first: else two of eight would want the same banks.
+  SACCADE_DEVICE Chunk of_groups(int row, int column, int n, float sink) const {
+    return add_parts(
+        kConfig.key_groups, sink, n / 4 % 2 == 1,
+        [&](int group) { return state_of_pair(ptx::load(Memory::state(group, row))); },
+        [&](int group, int half) {
+          return ptx::load(reinterpret_cast<const ptx::Bytes16*>(Memory::partial(group, row) + column) +
+                           half);
+        });
+  }
+  SACCADE_DEVICE Chunk of_blocks(int row, int column, float sink) const {
+    const auto at = [&](int block) { return (tile_ * split_.count + block) * kConfig.rows() + row; };
+    return add_parts(
+        split_.count, sink, false,
+        [&](int block) { return state_of_pair(ptx::load(split_.states + at(block))); },
+        [&](int block, int half) {
+          return ptx::load(
+              reinterpret_cast<const ptx::Bytes16*>(split_.sums + at(block) * kConfig.dim + column) + half);
+        });
+  }
+  SACCADE_DEVICE void finish(int row, int column, const Chunk& chunk) const {
+    const float weight = chunk.state.weight();
+    float o[8];
+    SACCADE_UNROLL
+    for (int e = 0; e < 8; ++e) o[e] = chunk.sum[e] * weight;
+    unit_.write(first_row_ + row, column, o);
+    if (column == 0) unit_.write_lse(first_row_ + row, chunk.state);
+  }
+  /// Whether all other blocks of the tile of queries have left their results; the same for all threads.
+  SACCADE_DEVICE bool is_last() const {
+    ptx::Bytes8* verdict = Memory::state(0, 0);  // whose readers are done after the barrier
+    ptx::fence_device();
+    ptx::sync_block();
+    if (ptx::thread_index() == 0) {
+      ptx::store(verdict, {{split_.arrive(tile_) ? 1U : 0U, 0U}});
+      ptx::fence_device();
+    }
+    ptx::sync_block();
+    return ptx::load(verdict).words[0] != 0;
+  }
+
+  const Unit& unit_;
+  const Split& split_;
+  int first_row_;
+  std::int64_t tile_;
+  int block_;
+};
+
+}  // namespace saccade::SACCADE_MACHINE::sm80

@@ -1,0 +1,57 @@
+// Keys shared out over several blocks, in one launch: every block leaves its results in the workspace, and
+// the last one to arrive adds them all up.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/ptx/memory.h"
+#include "cuda/sm80/config.h"
+
+namespace saccade::SACCADE_MACHINE::sm80 {
+
+using saccade::sm80::Config;
+
+struct Split {
+  int count = 1;                      ///< blocks that share the keys of a tile of queries
+  float* sums = nullptr;              ///< [tile of queries][block][row][column]: of weighted values
+  ptx::Bytes8* states = nullptr;      ///< [tile of queries][block][row]: maximum and sum of weights
+  std::uint64_t* arrivals = nullptr;  ///< [tile of queries]
+
+  /// The most blocks that an arrival counts.
+  static constexpr int kMost = 64;
+
+  /// Bytes of workspace for so many tiles of queries.
+  static constexpr std::size_t workspace_bytes(const Config& c, std::int64_t tiles, int count) {
+    if (count == 1) return 0;
+    const auto rows = static_cast<std::size_t>(tiles * count * c.rows());
+    return rows * static_cast<std::size_t>(c.dim + 2) * sizeof(float) +
+           static_cast<std::size_t>(tiles) * sizeof(std::uint64_t);
+  }
+  static Split at(std::byte* workspace, const Config& c, std::int64_t tiles, int count) {
+    if (count == 1) return {};
+    const std::int64_t rows = tiles * count * c.rows();
+    auto* sums = reinterpret_cast<float*>(workspace);
+    auto* states = reinterpret_cast<ptx::Bytes8*>(sums + rows * c.dim);
+    return {count, sums, states, reinterpret_cast<std::uint64_t*>(states + rows)};
+  }
+
+  /// Counts the block among those of its tile of queries; true for the last one. By one thread, after a
+  /// fence.
+  ///
+  /// Nobody clears the workspace beforehand: a counter is a tag and a number, anything without the tag counts
+  /// as none, and the last block leaves a 0. The tag begins as a NaN that no arithmetic makes.
+  [[nodiscard]] SACCADE_DEVICE bool arrive(std::int64_t tile) const {
+    constexpr std::uint64_t kTag = 0x7fc5acade7fc5aULL;  // 56 bits
+    std::uint64_t seen = 0;
+    while (true) {
+      const std::uint64_t others = seen >> 8 == kTag ? seen & 0xffU : 0;
+      const bool last = others + 1 == static_cast<std::uint64_t>(count);
+      const std::uint64_t found =
+          ptx::compare_and_swap(arrivals + tile, seen, last ? 0 : kTag << 8 | (others + 1));
+      if (found == seen) return last;
+      seen = found;
+    }
+  }
+};
+
+}  // namespace saccade::SACCADE_MACHINE::sm80
