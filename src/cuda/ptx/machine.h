@@ -31,6 +31,12 @@
 #else
 #define SACCADE_ONLY_SM90A(...) __trap()
 #endif
+/// Tells the compiler what it could not know.
+#ifdef __CUDA_ARCH__
+#define SACCADE_ASSUME(condition) __builtin_assume(condition)
+#else
+#define SACCADE_ASSUME(condition) static_cast<void>(0)
+#endif
 #define SACCADE_UNROLL _Pragma("unroll")
 #define SACCADE_UNROLL_BY_4 _Pragma("unroll 4")
 #define SACCADE_NO_UNROLL _Pragma("unroll 1")
@@ -43,6 +49,7 @@
 #define SACCADE_ARGUMENT(...) const __VA_ARGS__
 #define SACCADE_WHERE , emu::Where where = emu::Where::current()
 #define SACCADE_ONLY_WHERE emu::Where where = emu::Where::current()
+#define SACCADE_ASSUME(condition) static_cast<void>(0)
 #define SACCADE_UNROLL
 #define SACCADE_UNROLL_BY_4
 #define SACCADE_NO_UNROLL
@@ -61,7 +68,9 @@ struct Index3 {
 #ifdef __CUDACC__
 /// This thread's number in its block. Blocks are one-dimensional.
 SACCADE_DEVICE int thread_index() {
-  return static_cast<int>(threadIdx.x);
+  const auto index = static_cast<int>(threadIdx.x);
+  SACCADE_ASSUME(index >= 0 && index < 1024);
+  return index;
 }
 SACCADE_DEVICE int block_threads() {
   return static_cast<int>(blockDim.x);

@@ -17,6 +17,8 @@ class AnyUnit {
     Split split;
     Problem p;
     Tensors t;
+    tile::Divisor heads_q;
+    tile::Divisor group;  ///< query heads to a key head
     tile::ScoreScale scale;
     bool aligned;  ///< every row begins at a multiple of 16 bytes
   };
@@ -31,14 +33,14 @@ class AnyUnit {
         .split = split,
         .p = p,
         .t = t,
+        .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
+        .group = tile::Divisor::of(static_cast<int>(p.group())),
         .scale = tile::ScoreScale::of(p.effective_scale()),
         .aligned = aligned(t.q, p.q) && aligned(t.k, p.k) && aligned(t.v, p.v) && aligned(t.o, p.o)};
   }
 
   SACCADE_DEVICE AnyUnit(const Arguments& a, int batch_and_head)
-      : a_(a),
-        head_(batch_and_head % static_cast<int>(a.p.heads_q)),
-        batch_(batch_and_head / static_cast<int>(a.p.heads_q)) {
+      : a_(a), head_(batch_and_head % a.heads_q), batch_(batch_and_head / a.heads_q) {
     const Sequence s = sequence(a.p, a.t, batch_);
     len_q_ = static_cast<int>(s.len_q);
     len_kv_ = static_cast<int>(s.len_kv);
@@ -91,13 +93,20 @@ class AnyUnit {
   SACCADE_DEVICE void copy_tile(ptx::SharedPointer<T> to, const void* tensor, const Strides& strides,
                                 std::int64_t dim, int first, int thread) const {
     const T* from = static_cast<const T*>(tensor);
-    const std::int64_t head = head_ / a_.p.group();
+    const std::int64_t head = head_ / a_.group;
     if (a_.p.kv_layout == KvLayout::paged) {
       copy<kConfig.tile_keys, kThreads>(to, first, len_kv_, dim, thread, [&](int j) {
         return from + key_offset(a_.p, a_.t, strides, where(), head, j);
       });
     } else {
       from += key_offset(a_.p, a_.t, strides, where(), head, 0);
+      if constexpr (kThreads % (kConfig.dim / 8) == 0) {
+        if (a_.aligned && dim == kConfig.dim) {  // nothing odd about it
+          tile::copy_rows<T, kConfig.tile_keys, kConfig.dim, kThreads>(to, from, strides.row, first, len_kv_,
+                                                                       thread);
+          return;
+        }
+      }
       copy<kConfig.tile_keys, kThreads>(to, first, len_kv_, dim, thread,
                                         [&](int j) { return from + j * strides.row; });
     }

@@ -6,6 +6,7 @@
 #include "cuda/ptx/memory.h"
 #include "cuda/sm80/split.h"
 #include "cuda/tile/copy.h"
+#include "cuda/tile/divisor.h"
 #include "cuda/tile/scheduler.h"
 #include "cuda/tile/scores.h"
 #include "cuda/tile/tensor.h"
@@ -14,15 +15,16 @@ namespace saccade::SACCADE_MACHINE::sm80 {
 
 /// The tiles of queries that a launch has.
 struct Queue {
-  int tiles = 0;               ///< in a head
-  int heads = 0;               ///< of all batches
+  tile::Divisor tiles;         ///< in a head
+  tile::Divisor heads;         ///< of all batches
   bool longest_first = false;  ///< the tiles of a head differ in length
 
   static Queue of(const Problem& p, const Config& c) {
-    return {.tiles = static_cast<int>((p.len_q + c.rows() - 1) / c.rows()),
-            .heads = static_cast<int>(p.batch * p.heads_q),
+    return {.tiles = tile::Divisor::of(static_cast<int>((p.len_q + c.rows() - 1) / c.rows())),
+            .heads = tile::Divisor::of(static_cast<int>(p.batch * p.heads_q)),
             .longest_first = p.causal || p.window_right < tile::KeySpan::kFar};
   }
+  [[nodiscard]] int size() const { return static_cast<int>(tiles) * static_cast<int>(heads); }
   [[nodiscard]] SACCADE_DEVICE tile::Work take(int number) const {
     return longest_first ? tile::longest_first(number, tiles, heads) : tile::head_by_head(number, tiles);
   }
@@ -59,8 +61,8 @@ class DenseUnit {
     tile::Tensor4<T> o;
     float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
     std::int64_t lse_batch, lse_head, lse_row;
-    int heads_q;
-    int group;  ///< query heads to a key head
+    tile::Divisor heads_q;
+    tile::Divisor group;  ///< query heads to a key head
     int len_q;
     tile::PlainScores scores;
   };
@@ -84,8 +86,8 @@ class DenseUnit {
                      .lse_batch = p.lse_strides.batch,
                      .lse_head = p.lse_strides.head,
                      .lse_row = p.lse_strides.row,
-                     .heads_q = static_cast<int>(p.heads_q),
-                     .group = static_cast<int>(p.group()),
+                     .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
+                     .group = tile::Divisor::of(static_cast<int>(p.group())),
                      .len_q = static_cast<int>(p.len_q),
                      .scores = {span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())}};
   }

@@ -27,31 +27,26 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr int kKeys = kConfig.tile_keys;
   constexpr int kGroups = kConfig.key_groups;
   constexpr int kStages = kConfig.stages;
-  const int number = ptx::block_index().x / a.split.count;
-  const int block = ptx::block_index().x % a.split.count;
-  const tile::Work work = a.queue.take(number);
+  const tile::Work work = a.queue.take(a.split.tile());
   const UnitOf<T, Instance> unit(a, work.head);
   const int first_row = work.tile * kConfig.rows();
   if (first_row >= unit.len_q()) return;  // the tiles are those of the longest sequence
   const auto scores = unit.scores();
   tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, first_row + kConfig.rows() - 1);
-  if (a.split.count > 1) tiles = tiles.part(block, a.split.count);
+  if (a.split.blocks() > 1) tiles = tiles.part(a.split.block(), a.split.count);
   const int thread = ptx::thread_index();
   const int group = thread / kConfig.group_threads();
   const int group_thread = thread % kConfig.group_threads();
 
   // Keys and values are groups of copies of their own, so that the first product need not wait for values.
   // Fetching always closes two groups, so that they can be counted.
-  int fetched = 0;
-  const auto fetch = [&] {
-    const int t = tiles.first + group + fetched * kGroups;
-    const ptx::SharedPointer<T> to = Memory::stage(group, fetched % kStages);
+  const auto fetch = [&](int t, int n) {  // tile t is the group's n-th
+    const ptx::SharedPointer<T> to = Memory::stage(group, n % kStages);
     if (t < tiles.last) unit.template copy_keys<kConfig.group_threads()>(to, t * kKeys, group_thread);
     ptx::commit_copies();
     if (t < tiles.last)
       unit.template copy_values<kConfig.group_threads()>(to + Memory::kTile, t * kKeys, group_thread);
     ptx::commit_copies();
-    ++fetched;
   };
   const auto meet = [&] {
     if constexpr (kGroups == 1) {
@@ -65,7 +60,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   };
   unit.template copy_queries<kConfig.threads()>(Memory::queries(), first_row, thread);
   SACCADE_UNROLL
-  for (int n = 0; n < kStages - 1; ++n) fetch();
+  for (int n = 0; n < kStages - 1; ++n) fetch(tiles.first + group + n * kGroups, n);
 
   const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
   constexpr int kOnTheirWay = 2 * (kStages - 2);  // of the tiles after this one
@@ -82,7 +77,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
       ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>();
       meet();  // these keys are here, and nobody reads the stage before any more
     }
-    fetch();
+    fetch(t + (kStages - 1) * kGroups, taken + kStages - 1);
     rows.attend_tile(keys, values, scores, first_row + warp_row, t * kKeys, tiles.coverage(t), [&] {
       if constexpr (kInHalves) {
         ptx::wait_copies<kOnTheirWay + 2>();
@@ -92,8 +87,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   }
   ptx::wait_copies<0>();
   rows.finish();
-  Results<T, Instance, UnitOf<T, Instance>>(unit, a.split, first_row, number, block)
-      .write(rows, group, warp_row);
+  Results<T, Instance, UnitOf<T, Instance>>(unit, a.split, first_row).write(rows, group, warp_row);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -86,9 +86,9 @@ class Results {
   using Memory = Shared<T, Instance>;
 
  public:
-  /// The rows from first_row on; `tile` counts the launch's tiles of queries, `block` those that share one.
-  SACCADE_DEVICE Results(const Unit& unit, const Split& split, int first_row, std::int64_t tile, int block)
-      : unit_(unit), split_(split), first_row_(first_row), tile_(tile), block_(block) {}
+  /// The rows of the unit from first_row on.
+  SACCADE_DEVICE Results(const Unit& unit, const Split& split, int first_row)
+      : unit_(unit), split_(split), first_row_(first_row) {}
 
   /// Brings a warp's rows, from warp_row of the block on, together with all others; by the whole block.
   template <class Rows>
@@ -103,7 +103,7 @@ class Results {
                  pair_of(x, y));
     });
     ptx::sync_block();
-    if (split_.count == 1) {
+    if (split_.blocks() == 1) {
       const float sink = unit_.sink();
       for_each_chunk(
           [&](int row, int column, int n) { finish(row, column, of_groups(row, column, n, sink)); });
@@ -111,7 +111,7 @@ class Results {
     }
     for_each_chunk([&](int row, int column, int n) {
       const Chunk chunk = of_groups(row, column, n, -tile::kInfinity);
-      const std::int64_t at = (tile_ * split_.count + block_) * kConfig.rows() + row;
+      const std::int64_t at = place(split_.block(), row);
       SACCADE_UNROLL
       for (int e = 0; e < 8; e += 4) {
         ptx::store(
@@ -136,6 +136,10 @@ class Results {
       if (first_row_ + n / kChunks < unit_.len_q()) act(n / kChunks, n % kChunks * 8, n);
     }
   }
+  /// Where a row of a block lies among all that blocks have left.
+  [[nodiscard]] SACCADE_DEVICE std::int64_t place(int block, int row) const {
+    return (std::int64_t{split_.tile()} * split_.blocks() + block) * kConfig.rows() + row;
+  }
   /// Every other four threads read their second half first: else two of eight would want the same banks.
   SACCADE_DEVICE Chunk of_groups(int row, int column, int n, float sink) const {
     return add_parts(
@@ -147,13 +151,13 @@ class Results {
         });
   }
   SACCADE_DEVICE Chunk of_blocks(int row, int column, float sink) const {
-    const auto at = [&](int block) { return (tile_ * split_.count + block) * kConfig.rows() + row; };
     return add_parts(
-        split_.count, sink, false,
-        [&](int block) { return state_of_pair(ptx::load(split_.states + at(block))); },
+        split_.blocks(), sink, false,
+        [&](int block) { return state_of_pair(ptx::load(split_.states + place(block, row))); },
         [&](int block, int half) {
           return ptx::load(
-              reinterpret_cast<const ptx::Bytes16*>(split_.sums + at(block) * kConfig.dim + column) + half);
+              reinterpret_cast<const ptx::Bytes16*>(split_.sums + place(block, row) * kConfig.dim + column) +
+              half);
         });
   }
   SACCADE_DEVICE void finish(int row, int column, const Chunk& chunk) const {
@@ -170,7 +174,7 @@ class Results {
     ptx::fence_device();
     ptx::sync_block();
     if (ptx::thread_index() == 0) {
-      ptx::store(verdict, {{split_.arrive(tile_) ? 1U : 0U, 0U}});
+      ptx::store(verdict, {{split_.arrive() ? 1U : 0U, 0U}});
       ptx::fence_device();
     }
     ptx::sync_block();
@@ -180,8 +184,6 @@ class Results {
   const Unit& unit_;
   const Split& split_;
   int first_row_;
-  std::int64_t tile_;
-  int block_;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

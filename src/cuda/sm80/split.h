@@ -6,13 +6,14 @@
 
 #include "cuda/ptx/memory.h"
 #include "cuda/sm80/config.h"
+#include "cuda/tile/divisor.h"
 
 namespace saccade::SACCADE_MACHINE::sm80 {
 
 using saccade::sm80::Config;
 
 struct Split {
-  int count = 1;                      ///< blocks that share the keys of a tile of queries
+  tile::Divisor count;                ///< blocks that share the keys of a tile of queries
   float* sums = nullptr;              ///< [tile of queries][block][row][column]: of weighted values
   ptx::Bytes8* states = nullptr;      ///< [tile of queries][block][row]: maximum and sum of weights
   std::uint64_t* arrivals = nullptr;  ///< [tile of queries]
@@ -32,22 +33,27 @@ struct Split {
     const std::int64_t rows = tiles * count * c.rows();
     auto* sums = reinterpret_cast<float*>(workspace);
     auto* states = reinterpret_cast<ptx::Bytes8*>(sums + rows * c.dim);
-    return {count, sums, states, reinterpret_cast<std::uint64_t*>(states + rows)};
+    return {tile::Divisor::of(count), sums, states, reinterpret_cast<std::uint64_t*>(states + rows)};
   }
+
+  [[nodiscard]] SACCADE_BOTH int blocks() const { return static_cast<int>(count); }
+  /// This block's tile of queries, and its number among those that share it.
+  [[nodiscard]] SACCADE_DEVICE int tile() const { return ptx::block_index().x / count; }
+  [[nodiscard]] SACCADE_DEVICE int block() const { return ptx::block_index().x % count; }
 
   /// Counts the block among those of its tile of queries; true for the last one. By one thread, after a
   /// fence.
   ///
   /// Nobody clears the workspace beforehand: a counter is a tag and a number, anything without the tag counts
   /// as none, and the last block leaves a 0. The tag begins as a NaN that no arithmetic makes.
-  [[nodiscard]] SACCADE_DEVICE bool arrive(std::int64_t tile) const {
+  [[nodiscard]] SACCADE_DEVICE bool arrive() const {
     constexpr std::uint64_t kTag = 0x7fc5acade7fc5aULL;  // 56 bits
     std::uint64_t seen = 0;
     while (true) {
       const std::uint64_t others = seen >> 8 == kTag ? seen & 0xffU : 0;
-      const bool last = others + 1 == static_cast<std::uint64_t>(count);
+      const bool last = others + 1 == static_cast<std::uint64_t>(blocks());
       const std::uint64_t found =
-          ptx::compare_and_swap(arrivals + tile, seen, last ? 0 : kTag << 8 | (others + 1));
+          ptx::compare_and_swap(arrivals + tile(), seen, last ? 0 : kTag << 8 | (others + 1));
       if (found == seen) return last;
       seen = found;
     }

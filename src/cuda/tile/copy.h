@@ -14,16 +14,23 @@ SACCADE_DEVICE void copy_rows(ptx::SharedPointer<T> to, const T* from, std::int6
   using Tile = SwizzledTile<kDim>;
   static_assert(kThreads % Tile::kChunks == 0 && kRows * Tile::kChunks % kThreads == 0);
   constexpr int kRowsAtOnce = kThreads / Tile::kChunks;
+  constexpr int kSteps = kRows / kRowsAtOnce;
   const int column = thread % Tile::kChunks * Tile::kChunk;  // the same in every step
-  int row = thread / Tile::kChunks;
+  const int row = thread / Tile::kChunks;
   const T* source = from + (first + row) * stride + column;
-  SACCADE_UNROLL_BY_4
-  for (int n = 0; n < kRows / kRowsAtOnce; ++n) {
-    const bool inside = first + row < len;
+  if (first + kRows <= len) {  // nearly always: nothing to ask row by row
+    SACCADE_UNROLL
+    for (int n = 0; n < kSteps; ++n, source += kRowsAtOnce * stride) {
+      ptx::copy_async_16(to + Tile::offset(row + n * kRowsAtOnce, column), source);
+    }
+    return;
+  }
+  SACCADE_NO_UNROLL
+  for (int n = 0; n < kSteps; ++n, source += kRowsAtOnce * stride) {
+    const bool inside = first + row + n * kRowsAtOnce < len;
     // An address that is not read must still be one: the first row's.
-    ptx::copy_async_16(to + Tile::offset(row, column), inside ? source : from, inside ? 16 : 0);
-    row += kRowsAtOnce;
-    source += kRowsAtOnce * stride;
+    ptx::copy_async_16(to + Tile::offset(row + n * kRowsAtOnce, column), inside ? source : from,
+                       inside ? 16 : 0);
   }
 }
 

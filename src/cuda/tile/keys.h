@@ -41,12 +41,12 @@ struct TileRange {
     if (tile < first || tile >= last) return Coverage::empty;
     return tile >= whole_first && tile < whole_last ? Coverage::full : Coverage::partial;
   }
-  /// One of `parts` parts that differ by one tile at most.
-  [[nodiscard]] SACCADE_BOTH constexpr TileRange part(int number, int parts) const {
-    const int tiles = last - first;
-    const auto edge = [&](int n) {
-      return first + tiles / parts * n + (n < tiles % parts ? n : tiles % parts);
-    };
+  /// One of `parts` parts that differ by one tile at most. Parts: int or Divisor.
+  template <class Parts>
+  [[nodiscard]] SACCADE_BOTH constexpr TileRange part(int number, const Parts& parts) const {
+    const int least = (last - first) / parts;
+    const int longer = (last - first) % parts;  // so many have one tile more
+    const auto edge = [&](int n) { return first + least * n + (n < longer ? n : longer); };
     return {edge(number), edge(number + 1), whole_first, whole_last};
   }
 };
@@ -57,6 +57,7 @@ template <int kKeys>
   const int end = span.end(last_row);
   TileRange range;
   if (begin >= end) return range;
+  SACCADE_ASSUME(begin >= 0 && span.begin(last_row) >= 0 && span.end(first_row) >= 0);
   range.first = begin / kKeys;
   range.last = (end + kKeys - 1) / kKeys;
   range.whole_first = (span.begin(last_row) + kKeys - 1) / kKeys;

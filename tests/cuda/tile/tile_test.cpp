@@ -1,7 +1,10 @@
 // The shared parts of the kernels, on the host.
 #include <gtest/gtest.h>
+#include <limits>
+#include <random>
 #include <set>
 
+#include "cuda/tile/divisor.h"
 #include "cuda/tile/keys.h"
 #include "cuda/tile/philox.h"
 #include "cuda/tile/scheduler.h"
@@ -63,12 +66,39 @@ TEST(SwizzledTile, EveryChunkHasAPlaceOfItsOwn) {
   expect_places_of_their_own<192>();
 }
 
+TEST(Divisor, DividesAsTheOperatorDoes) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  std::mt19937 random(3);
+  std::uniform_int_distribution<int> any(0, kMost);
+  const auto expect_right = [](int n, int d) {
+    const tile::Divisor divisor = tile::Divisor::of(d);
+    ASSERT_EQ(n / divisor, n / d) << n << " / " << d;
+    ASSERT_EQ(n % divisor, n % d) << n << " % " << d;
+    ASSERT_EQ(static_cast<int>(divisor), d);
+  };
+  for (int power = 0; power < 31; ++power) {  // where rounding goes wrong first: around powers and multiples
+    for (const int d : {(1 << power) - 1, 1 << power, (1 << power) + 1, 1 + any(random) % (1 << power)}) {
+      if (d < 1) continue;
+      for (const int multiple : {0, 1, 2, kMost / d, any(random) % (kMost / d + 1)}) {
+        const auto n = static_cast<std::int64_t>(multiple) * d;
+        for (const std::int64_t near : {n - 1, n, n + 1, n + d - 1}) {
+          if (near >= 0 && near <= kMost) expect_right(static_cast<int>(near), d);
+        }
+      }
+      for (int k = 0; k < 200; ++k) expect_right(any(random), d);
+    }
+  }
+  expect_right(kMost, kMost);
+  expect_right(kMost - 1, kMost);
+}
+
 TEST(TileRange, PartsAreNeighboursOfAlmostOneSize) {
   const tile::TileRange range{.first = 3, .last = 20, .whole_first = 5, .whole_last = 18};
   for (const int parts : {1, 2, 5, 17, 30}) {
     int next = range.first;
     for (int n = 0; n < parts; ++n) {
       const tile::TileRange part = range.part(n, parts);
+      EXPECT_EQ(range.part(n, tile::Divisor::of(parts)).last, part.last);
       EXPECT_EQ(part.first, next);
       EXPECT_GE(part.last - part.first, 17 / parts);
       EXPECT_LE(part.last - part.first, (17 + parts - 1) / parts);
