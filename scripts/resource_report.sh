@@ -25,9 +25,11 @@ while read -r line; do
   name=$(awk '{ NF -= 5; print }' <<<"$line" | sed -E 's/saccade::device:://g; s/\(anonymous namespace\):://g; s/^void //; s/\(.*//')
   printf '%-9s %9d %6d %6d %7d  %s\n' "$arch" "$registers" "$stack" "$spills" "$shared" "$name"
   count=$((count + 1))
-  if ((spills > 0)); then echo "  ^ spills"; bad=$((bad + 1)); fi
-  if ((stack > 0 && spills == 0)); then echo "  ^ keeps an array in memory"; bad=$((bad + 1)); fi
-  if ((shared > 49152)); then echo "  ^ more static shared memory than 48 KB"; bad=$((bad + 1)); fi
+  faults=
+  ((spills == 0)) || faults+=", spills"
+  ((stack == 0 || spills > 0)) || faults+=", keeps an array in memory"
+  ((shared <= 49152)) || faults+=", has more static shared memory than 48 KB"
+  if [[ -n $faults ]]; then echo "  ^ ${faults#, }"; bad=$((bad + 1)); fi
 done < <(report "${files[@]}")
 echo "$count kernels, $bad of them at fault"
 ((bad == 0 && count > 0))

@@ -10,8 +10,10 @@
 // with g = h / (heads_q / heads_kv), softcap(x) = c * tanh(x / c) when c > 0, and diagonal = 0 (top_left) or
 // len_kv - len_q of that sequence (bottom_right). A row with nothing to attend to gives o = 0 and lse = -inf
 // (or the sink's logit, when there is one). A NaN that a row attends to reaches the row's output; finite
-// inputs never make one. What a non-finite value in a hidden key's V does to the row is unspecified. Keys
-// beyond a sequence's length are not hidden but absent: nothing that lies there is ever used.
+// inputs never make one. Finite biases below about -2.3e38 count as that: they hide nothing, and lse shows
+// the difference in rows that have no other key. What a non-finite value in a hidden key's V does to the row
+// is unspecified. Keys beyond a sequence's length are not hidden but absent: nothing that lies there is ever
+// used.
 #pragma once
 
 #include <cstddef>

@@ -158,7 +158,7 @@ HWY_INLINE bool load_bias(const Walk& w, std::int64_t panel, std::int64_t tile_f
     } else {
       with_dtype(w.p.mask_dtype, [&](auto zero) {
         const auto* mask = static_cast<const decltype(zero)*>(w.t.mask);
-        fill([mask](std::int64_t at) { return kLog2e * to_float(mask[at]); });
+        fill([mask](std::int64_t at) { return bias_in_base_2(to_float(mask[at])); });
       });
     }
   }

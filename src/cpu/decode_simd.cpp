@@ -233,7 +233,7 @@ HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count)
       } else if (w.p.mask == MaskKind::boolean) {
         bias[j] = static_cast<const std::uint8_t*>(w.t.mask)[place] != 0 ? 0.0F : -kInfinity;
       } else {
-        bias[j] = kLog2e * load(w.p.mask_dtype, w.t.mask, place);
+        bias[j] = bias_in_base_2(load(w.p.mask_dtype, w.t.mask, place));
       }
       visible |= bias[j] != -kInfinity;
     }

@@ -8,6 +8,7 @@
 #endif
 
 #include <hwy/highway.h>
+#include <limits>
 
 #include "core/dtypes.h"
 
@@ -23,6 +24,12 @@ HWY_INLINE std::int64_t lane_count() {
 }
 
 constexpr float kLog2e = 1.44269504088896340736F;
+
+/// A bias in base 2. Only -inf hides a key: the lowest finite number, which many use to mask, stays one.
+HWY_INLINE float bias_in_base_2(float bias) {
+  const float x = kLog2e * bias;
+  return x == -std::numeric_limits<float>::infinity() && bias != x ? std::numeric_limits<float>::lowest() : x;
+}
 constexpr float kLn2 = 0.693147180559945309417F;
 
 /// The polynomial with these coefficients, highest power first.

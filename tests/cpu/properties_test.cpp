@@ -285,6 +285,20 @@ TEST_P(Properties, AConstantBiasShiftsTheLseOnly) {
   });
 }
 
+// Which many use to mask: a row that has nothing else attends to all keys alike, as PyTorch's does.
+TEST_P(Properties, TheLowestBiasHidesNothing) {
+  for_each_size("bias32=-", [&](LogicalCase c) {
+    c.bias = {std::numeric_limits<float>::lowest()};
+    const LogicalOutputs ours = run(c), oracle = run_case("cpu_reference", c);
+    double largest = 0;
+    for (std::size_t n = 0; n < oracle.o.size(); ++n) {
+      ASSERT_NEAR(ours.o[n], oracle.o[n], 0.01) << n;
+      largest = std::max(largest, std::abs(double{oracle.o[n]}));
+    }
+    EXPECT_GT(largest, 0.05);
+  });
+}
+
 TEST_P(Properties, ScalingQIsScalingTheScale) {
   for_each_size("scale=0.25", [&](const LogicalCase& c) {
     LogicalCase scaled = c;

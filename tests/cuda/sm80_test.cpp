@@ -1,8 +1,10 @@
 // Every instance of the sm80 family in the emulator: odd shapes, several seeds, no bank conflicts.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <random>
 
+#include "core/dtypes.h"
 #include "cuda/kernels.h"
 #include "cuda/sm80/config.h"
 #include "emu/session.h"
@@ -25,10 +27,10 @@ std::vector<Named> instances() {
   std::vector<Named> list;
   const auto add = [&](const sm80::Config& c) {
     list.push_back(
-        {c, fmt::format("row_warps={} row_tiles={} key_groups={} tile_keys={} score_keys={} stages={} "
+        {c, fmt::format("dim={} row_warps={} row_tiles={} key_groups={} tile_keys={} score_keys={} stages={} "
                         "blocks={} general={}",
-                        c.row_warps, c.row_tiles, c.key_groups, c.tile_keys, c.score_keys, c.stages, c.blocks,
-                        c.general)});
+                        c.dim, c.row_warps, c.row_tiles, c.key_groups, c.tile_keys, c.score_keys, c.stages,
+                        c.blocks, c.general)});
   };
 #define SACCADE_SM80(...) add(sm80::Instance<__VA_ARGS__>::kConfig);
 #include "cuda/sm80/instances.def"
@@ -96,8 +98,11 @@ TEST_P(Sm80, IsRightForEveryFeatureIfGeneral) {
         std::string("b1 h4 l90 f16 sinks window=20,0 lse"), std::string("b2 h1 lq3 lk0 f16 sinks lse"),
         std::string("b3 h2/1 l90 f16 varlen causal br lse"),
         std::string("b2 h2 lq30 lk70 f16 kvlens mask=bk"),
-        std::string("b2 h2/1 lq20 lk100 bf16 paged=16 kvlens causal br"), narrow + "b1 h2 lq20 lk100 f16 lse",
-        narrow + "b2 h4/2 l70 bf16 varlen alibi softcap=20 sinks causal",
+        std::string("b2 h2/1 lq20 lk100 bf16 paged=16 kvlens causal br"),
+        fmt::format("dqk{0} dv{0} b1 h2 lq20 lk100 f16 lse", dim - 8),
+        fmt::format("dv{} b2 h2 l70 bf16 causal", dim - 24),
+        std::string("b1 h2 lq30 lk90 f16 softcap=100000"), std::string("b1 h1 lq30 lk90 f16 softcap=1e-30"),
+        narrow + "b1 h2 lq20 lk100 f16 lse", narrow + "b2 h4/2 l70 bf16 varlen alibi softcap=20 sinks causal",
         narrow + "b1 h2 lq70 lk100 f16 blhd scale=-0.2"}) {
     expect_right(shape, seed++);
   }
@@ -148,6 +153,33 @@ TEST_P(Sm80, HasNoBankConflicts) {
   }
 }
 
+// Nothing is computed, copied or waited for twice: every count is what the schedule says, to the last one.
+TEST_P(Sm80, CountsWhatItsScheduleSays) {
+  const sm80::Config& c = GetParam().config;
+  const int lq = 2 * c.rows(), lk = 512;
+  const Problem problem = parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{}", lq, lk, c.dim)).value();
+  const CaseData data(problem, 1);
+  const emu::Session session({.seed = 1, .count = true});
+  const Result<Prepared> prepared =
+      kernel().prepare(problem, emulated_machine(), GetParam().text + " split=1");
+  ASSERT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
+  const emu::Counters counted = session.counters();
+  const auto number = [](auto n) { return static_cast<std::uint64_t>(n); };
+  EXPECT_EQ(counted.blocks, 2U);
+  EXPECT_EQ(counted.matrix_flops, number(4L * lq * lk * c.dim));
+  EXPECT_EQ(counted.copied_bytes, number(2L * (lq * c.dim + 2 * 2 * lk * c.dim)));
+  // An exponential a score; four lanes rescale a row for each `score_keys`; one for a row's part of eight
+  // columns.
+  const int steps = lk / c.score_keys;
+  EXPECT_EQ(counted.mufu, number(lq * lk + 4 * lq * steps + lq * c.dim / 8 * c.key_groups));
+  // Two shuffles for each of two maxima of 16 rows; the same for their sums, once.
+  EXPECT_EQ(counted.shuffles, number(lq / 16 * 4 * (steps + c.key_groups)));
+  // A barrier a tile, a second one where values are waited for apart; one more to begin and two to end with.
+  const int tiles = lk / c.tile_keys / c.key_groups;
+  const int barriers = tiles + (c.score_keys == c.tile_keys ? tiles : 0) + 2;
+  EXPECT_EQ(counted.block_barriers, number(2 * c.threads() / 32 * barriers));
+}
+
 TEST_P(Sm80, TheSameBitsWhateverTheOrder) {
   const Problem problem = parse_problem(fmt::format("b1 h2 l200 f16 d{}", GetParam().config.dim)).value();
   const Result<Prepared> prepared =
@@ -194,10 +226,10 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
                 prepared->config);
     }
   }
-  const Result<Prepared> large =
-      kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada,
-                     "row_warps=2 row_tiles=1 key_groups=4 tile_keys=64 score_keys=64 stages=3 blocks=1 "
-                     "general=0");
+  const Result<Prepared> large = kernel.prepare(
+      parse_problem("b1 h1 l64 d64 f16").value(), ada,
+      "dim=64 row_warps=2 row_tiles=1 key_groups=4 tile_keys=64 score_keys=64 stages=3 blocks=1 "
+      "general=0");
   EXPECT_NE(large.status().message().find("bytes of shared memory"), std::string::npos)
       << large.status().message();
   const Result<Prepared> unknown =
@@ -217,6 +249,53 @@ TEST(Sm80Planner, SharesOutTheKeysOfSmallGrids) {
   EXPECT_EQ(split("b1 h8 l128 d64 f16"), 1);    // too few keys
   EXPECT_GE(split("b1 h32/8 lq1 lk4k d128 f16"), 4);
   EXPECT_GE(split("b1 h32/8 lq1 lk64k d128 bf16 sinks"), 4);
+  EXPECT_LE(split("b1 h8 lq1 lk64k d128 f16 window=511,0 br"), 4);  // nine tiles of keys, two groups of warps
+}
+
+TEST(Sm80Planner, AWiderInstanceCanBeNamed) {
+  const Kernel& kernel = *find_emulated("sm80");
+  const Problem problem = parse_problem("b1 h2 lq20 lk70 d24 f16 softcap=3").value();
+  const Result<Prepared> chosen = kernel.prepare(problem, emulated_machine(), "");
+  EXPECT_TRUE(chosen->config.starts_with("dim=32 ")) << chosen->config;
+  for (const Named& instance : instances()) {
+    if (instance.config.general == 0) continue;
+    const Verdict verdict = verify(problem, emulated_runner(kernel, instance.text, {.seed = 4}), {.seed = 4});
+    EXPECT_TRUE(verdict.passed()) << instance.text;
+  }
+}
+
+// Heads sliced out of wider rows: what lies behind a row's numbers is somebody else's.
+TEST(Sm80Copies, TakePartOfAChunkAtAlignedAddresses) {
+  Problem problem = parse_problem("b1 h1 lq40 lk90 d20 f16").value();
+  for (Strides* strides : {&problem.q, &problem.k, &problem.v, &problem.o}) *strides = {0, 0, 32, 1};
+  ASSERT_TRUE(validate(problem).ok());
+  struct alignas(16) Rows {
+    F16 numbers[90][32];
+  };
+  const auto input = std::make_unique<Rows[]>(3);
+  const auto output = std::make_unique<Rows[]>(2);
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (int tensor = 0; tensor < 3; ++tensor) {
+    for (auto& row : input[tensor].numbers) {
+      for (int c = 0; c < 32; ++c) row[c] = c < 20 ? from_float<F16>(normal(random)) : F16{0x7e00};  // NaN
+    }
+  }
+  Tensors tensors{.q = &input[0], .k = &input[1], .v = &input[2], .o = &output[0]};
+  ASSERT_TRUE(attend(problem, tensors, {.kernel = "cpu_reference"}).ok());
+  tensors.o = &output[1];
+  const Result<Prepared> prepared = find_emulated("sm80")->prepare(problem, emulated_machine(), "split=1");
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  const emu::Session session({.seed = 2});
+  const Status status = prepared->launch(tensors, nullptr, nullptr);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (int i = 0; i < 40; ++i) {
+    for (int c = 0; c < 20; ++c) {
+      EXPECT_NEAR(to_float(output[1].numbers[i][c]), to_float(output[0].numbers[i][c]), 2e-3)
+          << i << " " << c;
+    }
+    for (int c = 20; c < 32; ++c) EXPECT_EQ(output[1].numbers[i][c].bits, 0) << i << " " << c;
+  }
 }
 
 TEST(Sm80Planner, TakesEveryHeadDimAndFeatureEvenOnAda) {

@@ -58,7 +58,8 @@ inline std::optional<std::string> reject(const Problem& p, const Machine& machin
       p.batch * p.heads_q * p.len_q > std::numeric_limits<int>::max()) {
     return "the ladder counts rows in 32 bits";
   }
-  if (!has_aligned_rows(p, machine)) return "the ladder moves 16 bytes at a time";
+  if (machine.pointer_alignment % 16 != 0 || !has_aligned_rows(p))
+    return "the ladder moves 16 bytes at a time";
   return std::nullopt;
 }
 
@@ -88,12 +89,8 @@ inline Arguments arguments(const Problem& p, const Tensors& t, int rows_per_tile
 
 /// Pointers that kernels read 16 bytes at a time must be aligned to them.
 inline Status check_alignment(const Tensors& t, std::string_view kernel) {
-  for (const void* data : {t.q, t.k, t.v, static_cast<const void*>(t.o)}) {
-    if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) {
-      return {Code::invalid_argument, std::string(kernel) + " needs q, k, v and o aligned to 16 bytes"};
-    }
-  }
-  return {};
+  if (has_aligned_pointers(t)) return {};
+  return {Code::invalid_argument, std::string(kernel) + " needs q, k, v and o aligned to 16 bytes"};
 }
 
 /// The registry row of a rung, which is a struct of constants: kName, kSummary, kRows (of a block), kThreads,

@@ -56,7 +56,8 @@ SACCADE_DEVICE float score(const Arguments& a, const Sequence& s, std::int64_t h
     const float slope = ptx::load_constant(a.t.alibi_slopes + s.batch * p.alibi_batch_stride + head);
     x -= slope * static_cast<float>(distance < 0 ? -distance : distance);
   }
-  return x * tile::kLog2e;
+  // What was not hidden stays finite in base 2; in this order NaN stays NaN.
+  return tile::larger(-tile::kLargest, x * tile::kLog2e);
 }
 
 template <class T>

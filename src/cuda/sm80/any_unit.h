@@ -19,15 +19,12 @@ class AnyUnit {
     Tensors t;
     tile::Divisor heads_q;
     tile::Divisor group;  ///< query heads to a key head
+    tile::Divisor page;   ///< keys of one
     tile::ScoreScale scale;
     bool aligned;  ///< every row begins at a multiple of 16 bytes
   };
 
   static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
-    const auto aligned = [](const void* data, const Strides& s) {
-      return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && s.batch % 8 == 0 && s.head % 8 == 0 &&
-             s.row % 8 == 0;
-    };
     return Arguments{
         .queue = Queue::of(p, kConfig),
         .split = split,
@@ -35,8 +32,9 @@ class AnyUnit {
         .t = t,
         .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
         .group = tile::Divisor::of(static_cast<int>(p.group())),
+        .page = tile::Divisor::of(static_cast<int>(std::min<std::int64_t>(p.page_size, tile::KeySpan::kFar))),
         .scale = tile::ScoreScale::of(p.effective_scale()),
-        .aligned = aligned(t.q, p.q) && aligned(t.k, p.k) && aligned(t.v, p.v) && aligned(t.o, p.o)};
+        .aligned = has_aligned_pointers(t) && has_aligned_rows(p)};
   }
 
   SACCADE_DEVICE AnyUnit(const Arguments& a, int batch_and_head)
@@ -95,8 +93,11 @@ class AnyUnit {
     const T* from = static_cast<const T*>(tensor);
     const std::int64_t head = head_ / a_.group;
     if (a_.p.kv_layout == KvLayout::paged) {
+      const std::int32_t* pages = a_.t.block_table + batch_ * a_.p.pages_per_sequence;
+      from += head * strides.head;
       copy<kConfig.tile_keys, kThreads>(to, first, len_kv_, dim, thread, [&](int j) {
-        return from + key_offset(a_.p, a_.t, strides, where(), head, j);
+        const std::int64_t page = ptx::load_constant(pages + j / a_.page);
+        return from + page * strides.batch + j % a_.page * strides.row;
       });
     } else {
       from += key_offset(a_.p, a_.t, strides, where(), head, 0);

@@ -2,7 +2,7 @@
 // are multiples of 16 bytes, scores that are products and nothing else.
 #pragma once
 
-#include "core/kernel.h"
+#include "cuda/launch/accept.h"
 #include "cuda/ptx/memory.h"
 #include "cuda/sm80/split.h"
 #include "cuda/tile/copy.h"
@@ -68,10 +68,8 @@ class DenseUnit {
   };
 
   static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
-    for (const void* data : {t.q, t.k, t.v, static_cast<const void*>(t.o)}) {
-      if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
-        return Status(Code::invalid_argument, "this plan of sm80 needs q, k, v and o aligned to 16 bytes");
-    }
+    if (!has_aligned_pointers(t))
+      return Status(Code::invalid_argument, "this plan of sm80 needs q, k, v and o aligned to 16 bytes");
     const auto tensor = [](auto* data, const Strides& s) {
       return tile::Tensor4<std::remove_pointer_t<decltype(data)>>{data, s.batch, s.head, s.row};
     };

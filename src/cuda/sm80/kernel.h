@@ -3,6 +3,8 @@
 // 16 bytes at a time.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/sm80/any_unit.h"
 #include "cuda/sm80/dense_unit.h"
 #include "cuda/sm80/results.h"
@@ -32,7 +34,8 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   const int first_row = work.tile * kConfig.rows();
   if (first_row >= unit.len_q()) return;  // the tiles are those of the longest sequence
   const auto scores = unit.scores();
-  tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, first_row + kConfig.rows() - 1);
+  const int end_row = std::min(first_row + kConfig.rows(), unit.len_q());
+  tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, end_row - 1);
   if (a.split.blocks() > 1) tiles = tiles.part(a.split.block(), a.split.count);
   const int thread = ptx::thread_index();
   const int group = thread / kConfig.group_threads();

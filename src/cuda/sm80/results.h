@@ -171,11 +171,12 @@ class Results {
   /// Whether all other blocks of the tile of queries have left their results; the same for all threads.
   SACCADE_DEVICE bool is_last() const {
     ptx::Bytes8* verdict = Memory::state(0, 0);  // whose readers are done after the barrier
-    ptx::fence_device();
     ptx::sync_block();
-    if (ptx::thread_index() == 0) {
-      ptx::store(verdict, {{split_.arrive() ? 1U : 0U, 0U}});
+    if (ptx::thread_index() == 0) {  // its fences stand for all: the barriers are between them and the others
       ptx::fence_device();
+      const bool last = split_.arrive();
+      ptx::fence_device();
+      ptx::store(verdict, {{last ? 1U : 0U, 0U}});
     }
     ptx::sync_block();
     return ptx::load(verdict).words[0] != 0;

@@ -44,7 +44,8 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   }
   if (c.general == 0 && !has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
   if (c.general == 0 && !has_dense_tensors(p)) return "it takes dense tensors";
-  if (c.general == 0 && !has_aligned_rows(p, machine)) return "it moves 16 bytes at a time";
+  if (c.general == 0 && (machine.pointer_alignment % 16 != 0 || !has_aligned_rows(p)))
+    return "it moves 16 bytes at a time";
   if (c.shared_bytes() > machine.shared_bytes_per_block) {
     return "it needs " + std::to_string(c.shared_bytes()) +
            " bytes of shared memory; a block of this GPU may have " +
@@ -77,9 +78,14 @@ const Entry* choose(const Problem& p, const Machine& machine) {
 /// Blocks that share a tile of queries: as many as the chip has room for when the tiles fill less than half
 /// of it, but each group of warps is to have two tiles of keys at least.
 int choose_split(const Problem& p, const Machine& machine, const Config& c) {
+  constexpr std::size_t kReserved = 1 << 10;  // of shared memory, for each block
+  const std::size_t fit = (machine.shared_bytes_per_block + kReserved) / (c.shared_bytes() + kReserved);
+  const std::int64_t resident = std::min<std::int64_t>(c.blocks, static_cast<std::int64_t>(fit));
   const std::int64_t tiles = std::max<std::int64_t>(blocks_of(p, c), 1);
-  const std::int64_t room = std::int64_t{machine.multiprocessors} * c.blocks / tiles;
-  const std::int64_t work = p.len_kv / (2 * c.tile_keys * c.key_groups);
+  const auto reach = [](std::int64_t window) { return std::min<std::int64_t>(window, tile::KeySpan::kFar); };
+  const std::int64_t window = reach(p.window_left) + (p.causal ? 0 : reach(p.window_right)) + c.rows();
+  const std::int64_t work = std::min(p.len_kv, window) / (2 * c.tile_keys * c.key_groups);
+  const std::int64_t room = machine.multiprocessors * resident / tiles;
   return static_cast<int>(std::clamp<std::int64_t>(std::min(room, work), 1, Split::kMost));
 }
 
@@ -89,9 +95,9 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   constexpr std::int64_t kMostDim = 256;
   if (std::min(p.dim_qk, p.dim_v) < 1 || dim > kMostDim) return "it takes head dims from 1 to 256";
   if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar) return "it counts keys in 32 bits";
-  const Entry* entry = choose(p, machine);
-  if (entry == nullptr) return "no instance fits the shared memory of this GPU";
-  if (blocks_of(p, entry->config) > std::numeric_limits<int>::max() / Split::kMost)
+  if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
+  constexpr std::int64_t kFewestRows = 32;  // of a tile of queries, in any instance
+  if (p.batch * p.heads_q * (p.len_q / kFewestRows + 1) > std::numeric_limits<int>::max() / Split::kMost)
     return "it counts blocks in 32 bits";
   return std::nullopt;
 }
@@ -104,7 +110,7 @@ struct Choice {
 
 std::string to_text(const Config& c) {
   const auto number = [](const char* key, int value) { return key + std::to_string(value); };
-  return number("row_warps=", c.row_warps) + number(" row_tiles=", c.row_tiles) +
+  return number("dim=", c.dim) + number(" row_warps=", c.row_warps) + number(" row_tiles=", c.row_tiles) +
          number(" key_groups=", c.key_groups) + number(" tile_keys=", c.tile_keys) +
          number(" score_keys=", c.score_keys) + number(" stages=", c.stages) + number(" blocks=", c.blocks) +
          number(" general=", c.general);
@@ -114,7 +120,8 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
   saccade::Config given(text);
   Config c = choose(p, machine)->config;  // reject() has made sure that there is one
   constexpr int kMost = 1024;
-  for (const auto& [key, value] : {std::pair{"row_warps", &Config::row_warps},
+  for (const auto& [key, value] : {std::pair{"dim", &Config::dim},
+                                   {"row_warps", &Config::row_warps},
                                    {"row_tiles", &Config::row_tiles},
                                    {"key_groups", &Config::key_groups},
                                    {"tile_keys", &Config::tile_keys},
@@ -140,14 +147,15 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
   const Result<Choice> found = find(p, machine, text);
   if (!found.ok()) return found.status();
-  const auto [entry, split] = found.value();
-  const Config& c = entry->config;
+  const Choice choice = found.value();
+  const Config& c = choice.entry->config;
   const std::int64_t tiles = blocks_of(p, c);
   return SACCADE_MACHINE::bind(
-      to_text(c) + " split=" + std::to_string(split), Split::workspace_bytes(c, tiles, split), p,
-      [p, entry, split, tiles](const Tensors& t, std::byte* workspace, const Target& target) -> Status {
+      to_text(c) + " split=" + std::to_string(choice.split), Split::workspace_bytes(c, tiles, choice.split),
+      p, [p, choice, tiles](const Tensors& t, std::byte* workspace, const Target& target) -> Status {
         if (tiles == 0) return {};
-        return entry->launch(p, t, Split::at(workspace, entry->config, tiles, split), target);
+        const Split split = Split::at(workspace, choice.entry->config, tiles, choice.split);
+        return choice.entry->launch(p, t, split, target);
       });
 }
 

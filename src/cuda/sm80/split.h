@@ -41,8 +41,8 @@ struct Split {
   [[nodiscard]] SACCADE_DEVICE int tile() const { return ptx::block_index().x / count; }
   [[nodiscard]] SACCADE_DEVICE int block() const { return ptx::block_index().x % count; }
 
-  /// Counts the block among those of its tile of queries; true for the last one. By one thread, after a
-  /// fence.
+  /// Counts the block among those of its tile of queries; true for the last one. By one thread, between two
+  /// fences.
   ///
   /// Nobody clears the workspace beforehand: a counter is a tag and a number, anything without the tag counts
   /// as none, and the last block leaves a 0. The tag begins as a NaN that no arithmetic makes.

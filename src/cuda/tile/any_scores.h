@@ -1,15 +1,24 @@
 // Scores with everything that a problem may ask for: softcap, masks, biases, ALiBi.
 #pragma once
 
+#include <algorithm>
+
 #include "core/sequence.h"
 #include "cuda/ptx/memory.h"
 #include "cuda/tile/scores.h"
 
 namespace saccade::SACCADE_MACHINE::tile {
 
-/// tanh(x) with an error of about 2e-7: the weights of f16 and bf16 feel less than that.
+/// tanh(x) to about 1e-6 of itself: by an exponential, and by its series near 0, where that would cancel (a
+/// large cap has all its scores there).
 SACCADE_DEVICE float fast_tanh(float x) {
-  return 1 - 2 * ptx::fast_reciprocal(1 + ptx::fast_exp2(2 * kLog2e * x));
+  const float square = x * x;
+  float series = ptx::fma(square, 62.0F / 2835, -17.0F / 315);
+  series = ptx::fma(square, series, 2.0F / 15);
+  series = ptx::fma(square, series, -1.0F / 3);
+  const float near = ptx::fma(x * square, series, x);
+  const float far = 1 - 2 * ptx::fast_reciprocal(1 + ptx::fast_exp2(2 * kLog2e * x));
+  return square < 0.0625F ? near : far;
 }
 
 /// T: the type of the tensors. The references are to the kernel's argument.
@@ -27,12 +36,14 @@ struct AnyScores {
   SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key) const {
     const bool plain = p.softcap == 0 && p.mask == MaskKind::none && !p.alibi;
     if (!plain) {
-      // Softcap wants scores in units of the cap, all else wants them in base 2.
-      const float unit = p.softcap > 0 ? scale.size / (kLog2e * p.softcap) : scale.size;
+      // Softcap wants scores in units of the cap, all else wants them in base 2. A tiny cap's unit stays
+      // finite.
+      float unit = scale.size;
+      if (p.softcap > 0) unit = scale.size / kLog2e / p.softcap;
+      if (unit > kLargest) unit = kLargest;
       for_each(s, row, first_key, [&](float& x, int, int) { x *= unit; });
       if (p.softcap > 0) {
-        const float cap = p.softcap * kLog2e;
-        for_each(s, row, first_key, [&](float& x, int, int) { x = cap * fast_tanh(x); });
+        for_each(s, row, first_key, [&](float& x, int, int) { x = p.softcap * fast_tanh(x) * kLog2e; });
       }
       if (p.mask == MaskKind::boolean) {
         hide_or_add(s, row, first_key, static_cast<const std::uint8_t*>(t.mask),
@@ -68,8 +79,8 @@ struct AnyScores {
     }
   }
 
-  /// Adds the mask's numbers; -inf hides the key, whatever its score. Rows and keys that do not exist read
-  /// the last ones' numbers.
+  /// Adds the mask's numbers; -inf hides the key, whatever its score, and nothing else does: the lowest
+  /// finite number stays one in base 2. Rows and keys that do not exist read the last ones' numbers.
   template <int kParts, class M, class Bias>
   SACCADE_DEVICE void hide_or_add(float (&s)[kParts][4], int row, int first_key, const M* mask,
                                   const Bias& bias) const {
@@ -77,7 +88,7 @@ struct AnyScores {
     for_each(s, row, first_key, [&](float& x, int i, int j) {
       const float b = bias(ptx::load_constant(from + std::min(i, len_q - 1) * p.mask_strides.row +
                                               std::min(j, span.len_kv - 1) * p.mask_strides.key));
-      x = b == -kInfinity ? b : ptx::fma(b, kLog2e, x);
+      x = b == -kInfinity ? b : larger(-kLargest, ptx::fma(b, kLog2e, x));  // in this order NaN stays NaN
     });
   }
 };

@@ -9,6 +9,7 @@
 namespace saccade::SACCADE_MACHINE::tile {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kLargest = std::numeric_limits<float>::max();
 inline constexpr float kLog2e = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.693147180559945309417F;
 

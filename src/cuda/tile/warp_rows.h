@@ -76,8 +76,7 @@ class WarpRows {
       for (int h = 0; h < 2; ++h) act(16 * r + 8 * h + lane() / 4, state_[r][h]);
     }
   }
-  /// Calls act(row within the warp, state, column, two neighbouring sums of weighted values) for all it
-  /// holds.
+  /// Calls act(row within the warp, column, two neighbouring sums of weighted values) for all it holds.
   template <class Act>
   SACCADE_DEVICE void for_each_pair(Act&& act) const {
     SACCADE_UNROLL
