@@ -332,7 +332,7 @@ TEST(Sm80Fuzz, TakesEveryRandomProblemOfItsTypes) {
       .accepts = [&](const Problem& p) { return flops(p) < 3e6 && !kernel.reject(p, emulated_machine()); },
       .runner = emulated_runner(kernel, "", {.seed = 7})};
   const FuzzResult result =
-      fuzz_targets(static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 100)), 11, {target});
+      fuzz_targets(static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 200) / 2), 11, {target});
   EXPECT_GT(result.runs.at("sm80"), result.problems / 4);
   for (const FuzzFailure& failure : result.failures) {
     ADD_FAILURE() << to_string(failure.smallest) << ": " << failure.verdict.failures.front().detail;

@@ -31,9 +31,11 @@ struct AnyScores {
   KeySpan span;
   ScoreScale scale;
 
+  static constexpr bool kBranches = true;
+
   /// As PlainScores::change.
-  template <bool kMasked, int kParts>
-  SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key) const {
+  template <int kParts>
+  SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key, bool masked) const {
     const bool plain = p.softcap == 0 && p.mask == MaskKind::none && !p.alibi;
     if (!plain) {
       // Softcap wants scores in units of the cap, all else wants them in base 2. A tiny cap's unit stays
@@ -62,7 +64,7 @@ struct AnyScores {
         });
       }
     }
-    if constexpr (kMasked) hide_keys(span, s, row, first_key);
+    if (masked) hide_keys(span, s, row, first_key);
     return plain ? scale.size : 1.0F;
   }
 

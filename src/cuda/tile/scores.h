@@ -33,11 +33,14 @@ struct PlainScores {
   KeySpan span;
   ScoreScale scale;
 
-  /// Hides what the span does (kMasked: it cuts these keys), and returns the positive number that makes
+  /// Whether change() branches anyway, so that one more branch is better than a second copy of everything.
+  static constexpr bool kBranches = false;
+
+  /// Hides what the span does if it cuts these keys (`masked`), and returns the positive number that makes
   /// base-2 scores of them.
-  template <bool kMasked, int kParts>
-  SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key) const {
-    if constexpr (kMasked) hide_keys(span, s, row, first_key);
+  template <int kParts, class Masked>
+  SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key, Masked masked) const {
+    if (masked) hide_keys(span, s, row, first_key);
     return scale.size;
   }
 };

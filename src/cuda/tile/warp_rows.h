@@ -6,6 +6,8 @@
 // rows g and g + 8 of each 16 rows.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/ptx/ldmatrix.h"
 #include "cuda/ptx/memory.h"
 #include "cuda/ptx/mma.h"
@@ -47,11 +49,15 @@ class WarpRows {
                                   const Scores& scores, int row, int first_key, Coverage coverage,
                                   Before&& before_values) {
     for (int j = 0; j < kTileKeys; j += kKeys) {
-      // Two whole copies of the work, so that nothing branches between the products.
-      if (coverage == Coverage::full) {
-        attend<false>(keys + j * kDim, values + j * kDim, scores, row, first_key + j, before_values);
+      const auto attend_some = [&](auto masked) {
+        attend(keys + j * kDim, values + j * kDim, scores, row, first_key + j, masked, before_values);
+      };
+      if constexpr (Scores::kBranches) {
+        attend_some(coverage != Coverage::full);
+      } else if (coverage == Coverage::full) {  // two whole copies: nothing branches between the products
+        attend_some(std::false_type());
       } else {
-        attend<true>(keys + j * kDim, values + j * kDim, scores, row, first_key + j, before_values);
+        attend_some(std::true_type());
       }
     }
   }
@@ -127,10 +133,10 @@ class WarpRows {
   using Weights = float[kRowTiles][kKeys / 8][4];
 
   /// The first half of the work: the weights of kKeys keys, and what was summed before in the same terms.
-  /// With kMasked, there are keys to hide.
-  template <bool kMasked, class Scores>
+  /// `masked`, a bool or the type of one: there are keys to hide.
+  template <class Scores, class Masked>
   SACCADE_DEVICE void find_weights(Weights& s, ptx::SharedPointer<T> keys, const Scores& scores, int row,
-                                   int first_key) {
+                                   int first_key, Masked masked) {
     SACCADE_UNROLL
     for (auto& rows : s) {
       SACCADE_UNROLL
@@ -157,7 +163,7 @@ class WarpRows {
     }
     SACCADE_UNROLL
     for (int r = 0; r < kRowTiles; ++r) {
-      to_weights(s[r], scores.template change<kMasked>(s[r], row + 16 * r, first_key), r);
+      to_weights(s[r], scores.change(s[r], row + 16 * r, first_key, masked), r);
     }
   }
 
@@ -188,11 +194,11 @@ class WarpRows {
     }
   }
 
-  template <bool kMasked, class Scores, class Before>
+  template <class Scores, class Masked, class Before>
   SACCADE_DEVICE void attend(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, const Scores& scores,
-                             int row, int first_key, Before&& before_values) {
+                             int row, int first_key, Masked masked, Before&& before_values) {
     Weights weights;
-    find_weights<kMasked>(weights, keys, scores, row, first_key);
+    find_weights(weights, keys, scores, row, first_key, masked);
     before_values();
     add_values(weights, values);
   }
