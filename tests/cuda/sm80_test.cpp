@@ -236,6 +236,11 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
       kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada, "row_warps=7");
   EXPECT_EQ(unknown.status().code(), Code::invalid_argument);
   EXPECT_NE(unknown.status().message().find("row_warps=7"), std::string::npos) << unknown.status().message();
+  // Numbers whose products pass 32 bits: refused before anybody multiplies them.
+  const Result<Prepared> absurd =
+      kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada,
+                     "dim=1024 row_warps=1024 row_tiles=1024 key_groups=1024 tile_keys=1024 stages=1024");
+  EXPECT_EQ(absurd.status().code(), Code::invalid_argument);
 }
 
 TEST(Sm80Planner, SharesOutTheKeysOfSmallGrids) {

@@ -96,7 +96,7 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   if (std::min(p.dim_qk, p.dim_v) < 1 || dim > kMostDim) return "it takes head dims from 1 to 256";
   if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar) return "it counts keys in 32 bits";
   if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
-  constexpr std::int64_t kFewestRows = 32;  // of a tile of queries, in any instance
+  constexpr std::int64_t kFewestRows = 16;  // that a tile of queries can have: a warp's
   if (p.batch * p.heads_q * (p.len_q / kFewestRows + 1) > std::numeric_limits<int>::max() / Split::kMost)
     return "it counts blocks in 32 bits";
   return std::nullopt;
@@ -131,12 +131,12 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
                                    {"general", &Config::general}}) {
     c.*value = given.take(key, c.*value, key == std::string_view("general") ? 0 : 1, kMost);
   }
-  const int split = given.take("split", choose_split(p, machine, c), 1, Split::kMost);
+  const int split = given.take("split", 0, 1, Split::kMost);  // 0: not given
   if (Status status = given.finish(kName); !status.ok()) return status;
   std::string known;
   for (const Entry& entry : kEntries) {
     const std::optional<std::string> reason = refusal(p, machine, entry.config);
-    if (entry.config == c && !reason) return Choice{&entry, split};
+    if (entry.config == c && !reason) return Choice{&entry, split > 0 ? split : choose_split(p, machine, c)};
     if (entry.config == c) return Status(Code::invalid_argument, to_text(c) + ": " + *reason);
     if (!reason) known += "; " + to_text(entry.config);
   }
