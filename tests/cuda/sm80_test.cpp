@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <memory>
 #include <random>
+#include <span>
 
 #include "core/dtypes.h"
 #include "cuda/kernels.h"
@@ -75,7 +76,7 @@ TEST_P(Sm80, IsRightForEveryKindOfProblem) {
         "b1 h1 lq130 lk33 f16 causal br", "b1 h3 lq1 lk270 bf16 lse", "b1 h1 lq65 lk1 f16",
         "b2 h1 lq5 lk0 f16 lse", "b1 h1 lq0 lk5 f16", "b1 h2 l96 f16 scale=-0.3",
         "b1 h1 lq40 lk90 bf16 scale=0", "b1 h1 l300 f16 window=40,0",
-        "b1 h1 lq70 lk290 f16 window=30,17 br lse", "b1 h2 l70 f16 blhd"}) {
+        "b1 h1 lq70 lk290 f16 window=30,17 br lse", "b1 h2 l70 f16 blhd", "b1 h1 l330 f16 scale=2 lse"}) {
     expect_right(shape, seed++);
   }
 }
@@ -153,31 +154,63 @@ TEST_P(Sm80, HasNoBankConflicts) {
   }
 }
 
+/// What one launch counts when the keys' scores are these, the same for every query.
+emu::Counters counted(const Named& instance, int lq, std::span<const float> scores) {
+  const int dim = instance.config.dim;
+  const auto lk = static_cast<int>(scores.size());
+  const Problem problem = parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{} scale=1", lq, lk, dim)).value();
+  const CaseData data(problem, 1);
+  const auto numbers = [](const void* tensor) { return static_cast<F16*>(const_cast<void*>(tensor)); };
+  for (int i = 0; i < lq * dim; ++i)
+    numbers(data.tensors().q)[i] = from_float<F16>(i % dim == 0 ? 1.0F : 0.0F);
+  for (int j = 0; j < lk; ++j) numbers(data.tensors().k)[j * dim] = from_float<F16>(scores[j]);
+  const emu::Session session({.seed = 1, .count = true});
+  const Result<Prepared> prepared =
+      find_emulated("sm80")->prepare(problem, emulated_machine(), instance.text + " split=1");
+  EXPECT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
+  return session.counters();
+}
+
 // Nothing is computed, copied or waited for twice: every count is what the schedule says, to the last one.
 TEST_P(Sm80, CountsWhatItsScheduleSays) {
   const sm80::Config& c = GetParam().config;
   const int lq = 2 * c.rows(), lk = 512;
-  const Problem problem = parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{}", lq, lk, c.dim)).value();
-  const CaseData data(problem, 1);
-  const emu::Session session({.seed = 1, .count = true});
-  const Result<Prepared> prepared =
-      kernel().prepare(problem, emulated_machine(), GetParam().text + " split=1");
-  ASSERT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
-  const emu::Counters counted = session.counters();
+  const emu::Counters count = counted(GetParam(), lq, std::vector<float>(lk, 0.5F));
   const auto number = [](auto n) { return static_cast<std::uint64_t>(n); };
-  EXPECT_EQ(counted.blocks, 2U);
-  EXPECT_EQ(counted.matrix_flops, number(4L * lq * lk * c.dim));
-  EXPECT_EQ(counted.copied_bytes, number(2L * (lq * c.dim + 2 * 2 * lk * c.dim)));
-  // An exponential a score; four lanes rescale a row for each `score_keys`; one for a row's part of eight
-  // columns.
-  const int steps = lk / c.score_keys;
-  EXPECT_EQ(counted.mufu, number(lq * lk + 4 * lq * steps + lq * c.dim / 8 * c.key_groups));
-  // Two shuffles for each of two maxima of 16 rows; the same for their sums, once.
-  EXPECT_EQ(counted.shuffles, number(lq / 16 * 4 * (steps + c.key_groups)));
+  EXPECT_EQ(count.blocks, 2U);
+  EXPECT_EQ(count.matrix_flops, number(4L * lq * lk * c.dim));
+  EXPECT_EQ(count.copied_bytes, number(2L * (lq * c.dim + 2 * 2 * lk * c.dim)));
+  // An exponential a score; four lanes raise a row's base, once; one for a row's part of eight columns.
+  EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.key_groups + lq * c.dim / 8 * c.key_groups));
+  // Two shuffles for each of two maxima of 16 rows, once; the same for their sums.
+  EXPECT_EQ(count.shuffles, number(lq / 16 * 4 * 2 * c.key_groups));
   // A barrier a tile, a second one where values are waited for apart; one more to begin and two to end with.
   const int tiles = lk / c.tile_keys / c.key_groups;
-  const int barriers = tiles + (c.score_keys == c.tile_keys ? tiles : 0) + 2;
-  EXPECT_EQ(counted.block_barriers, number(2 * c.threads() / 32 * barriers));
+  const bool halves = c.key_groups > 1 && c.score_keys == c.tile_keys;
+  EXPECT_EQ(count.block_barriers, number(2 * c.threads() / 32 * (tiles + (halves ? tiles : 0) + 2)));
+}
+
+// Scores that climb from tile to tile: a little does not move what weights are relative to; a lot does, and
+// where weights are computed boldly the first product is computed again.
+TEST_P(Sm80, MovesTheBaseWhenScoresClimb) {
+  const sm80::Config& c = GetParam().config;
+  const int lq = c.rows(), lk = 8 * c.tile_keys * c.key_groups;
+  const auto climbing = [&](float step) {
+    std::vector<float> scores(static_cast<std::size_t>(lk));
+    for (int j = 0; j < lk; ++j)
+      scores[static_cast<std::size_t>(j)] = step * static_cast<float>(j / c.score_keys);
+    return counted(GetParam(), lq, scores);
+  };
+  const emu::Counters slow = climbing(0.01F);
+  const emu::Counters fast = climbing(16);
+  const int steps = lk / c.score_keys;
+  const auto once = static_cast<std::uint64_t>(lq / 16 * 4);
+  EXPECT_EQ(slow.shuffles, once * 2 * static_cast<unsigned>(c.key_groups));
+  EXPECT_EQ(fast.shuffles, once * static_cast<unsigned>(steps + c.key_groups));
+  const auto product = static_cast<std::uint64_t>(2L * lq * lk * c.dim);
+  EXPECT_EQ(slow.matrix_flops, 2 * product);
+  const bool bold = c.bold() && c.general == 0;
+  EXPECT_EQ(fast.matrix_flops, 2 * product + (bold ? product * static_cast<unsigned>(steps - 1) / steps : 0));
 }
 
 TEST_P(Sm80, TheSameBitsWhateverTheOrder) {
@@ -241,6 +274,36 @@ TEST(Sm80Planner, TakesWhatFitsTheChip) {
       kernel.prepare(parse_problem("b1 h1 l64 d64 f16").value(), ada,
                      "dim=1024 row_warps=1024 row_tiles=1024 key_groups=1024 tile_keys=1024 stages=1024");
   EXPECT_EQ(absurd.status().code(), Code::invalid_argument);
+}
+
+// The fastest of what was measured on an H200 (docs/kernels/sm80.md).
+TEST(Sm80Planner, TakesTheFastestOnTheMeasuredChip) {
+  ASSERT_EQ(emulated_machine().multiprocessors, 132);
+  const std::pair<const char*, const char*> choices[] = {
+      {"b1 h8 l128 d64", "row_warps=1 row_tiles=1 key_groups=4"},
+      {"b1 h8 l512 d64", "row_warps=2 row_tiles=1 key_groups=4"},
+      {"b1 h8 l512 d64 causal", "row_warps=2 row_tiles=1 key_groups=4"},
+      {"b2 h8 l512 d64", "row_warps=2 row_tiles=2 key_groups=4"},
+      {"b2 h8 l512 d64 causal", "row_warps=2 row_tiles=1 key_groups=2"},
+      {"b1 h8 l1024 d64", "row_warps=2 row_tiles=2 key_groups=4"},
+      {"b1 h8 l1024 d64 causal", "row_warps=2 row_tiles=1 key_groups=2"},
+      {"b1 h8 l2048 d64", "row_warps=4 row_tiles=2 key_groups=2"},
+      {"b1 h8 l2048 d64 causal", "row_warps=2 row_tiles=2 key_groups=4"},
+      {"b4 h16 l512 d64", "row_warps=4 row_tiles=2 key_groups=1"},
+      {"b4 h16 l512 d64 causal", "row_warps=4 row_tiles=1 key_groups=1"},
+      {"b8 h16 l2048 d64 causal", "row_warps=4 row_tiles=2 key_groups=1"},
+      {"b1 h16 l512 d128", "row_warps=4 row_tiles=1 key_groups=2"},
+      {"b1 h16 l512 d128 causal", "row_warps=4 row_tiles=1 key_groups=2"},
+      {"b1 h32 l1024 d128", "row_warps=4 row_tiles=2 key_groups=1"},
+      {"b1 h32 l1024 d128 causal", "row_warps=4 row_tiles=1 key_groups=1"},
+      {"b8 h16 l2048 d128", "row_warps=4 row_tiles=2 key_groups=1"},
+      {"b1 h8 l16k d256", "row_warps=8 row_tiles=1 key_groups=1"}};
+  for (const auto& [shape, config] : choices) {
+    const Problem problem = parse_problem(std::string(shape) + " f16").value();
+    const std::string found = find_emulated("sm80")->prepare(problem, emulated_machine(), "")->config;
+    EXPECT_NE(found.find(config), std::string::npos) << shape << ": " << found;
+    EXPECT_TRUE(found.ends_with("split=1")) << shape << ": " << found;
+  }
 }
 
 TEST(Sm80Planner, SharesOutTheKeysOfSmallGrids) {

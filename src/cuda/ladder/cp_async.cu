@@ -52,15 +52,15 @@ cp_async(SACCADE_ARGUMENT(Arguments) a) {
   SACCADE_UNROLL
   for (int n = 0; n < kStages - 1; ++n) fetch(tiles.first + n);
 
-  tile::WarpRows<F16, kDim, kKeys> rows;
+  tile::WarpRows<F16, kDim> rows;
   for (int t = tiles.first; t < tiles.last; ++t) {
     ptx::wait_copies<kStages - 2>();
     ptx::sync_block();
     fetch(t + kStages - 1);
     if (t == tiles.first) rows.load_queries(q, 16 * ptx::warp_index(), a.split_scale);
     const int stage = t % kStages * kTile;
-    rows.attend_tile(k + stage, v + stage, tile::PlainScores{a.span, a.split_scale}, row, t * kKeys,
-                     tiles.coverage(t), [] {});
+    rows.template attend_tile<kKeys>(k + stage, v + stage, tile::PlainScores{a.span, a.split_scale}, row,
+                                     t * kKeys, tiles.coverage(t), [] {});
   }
   ptx::wait_copies<0>();
   rows.write(unit.o, a.o.row, row, a.len_q);

@@ -108,12 +108,13 @@ SACCADE_DEVICE void consume_unit(Ring<kDim>& ring, const Arguments& a, const Uni
   ptx::commit_copies();
   ptx::wait_copies<0>();
   ptx::sync_some(kConsumerBarrier, kConsumers);
-  tile::WarpRows<F16, kDim, kKeys> rows;
+  tile::WarpRows<F16, kDim> rows;
   rows.load_queries(ring.queries(), 16 * ptx::warp_index(), a.split_scale);
   for (int t = tiles.first; t < tiles.last; ++t, at.advance()) {
     ptx::wait_mbarrier(ring.full + at.stage, at.parity);
-    rows.attend_tile(ring.keys(at.stage), ring.values(at.stage), tile::PlainScores{a.span, a.split_scale},
-                     row, t * kKeys, tiles.coverage(t), [] {});
+    rows.template attend_tile<kKeys>(ring.keys(at.stage), ring.values(at.stage),
+                                     tile::PlainScores{a.span, a.split_scale}, row, t * kKeys,
+                                     tiles.coverage(t), [] {});
     ptx::arrive_mbarrier(ring.empty + at.stage);
   }
   rows.write(unit.o, a.o.row, row, a.len_q);

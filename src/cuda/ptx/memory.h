@@ -25,7 +25,13 @@ SACCADE_DEVICE T load(const T* from) {
 /// *to = value, wherever it lies.
 template <class T>
 SACCADE_DEVICE void store(T* to, T value) {
-  *to = value;
+  if constexpr (sizeof(T) == 16) {  // said so: the compiler would take a struct apart
+    *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(value);
+  } else if constexpr (sizeof(T) == 8) {
+    *reinterpret_cast<uint2*>(to) = std::bit_cast<uint2>(value);
+  } else {
+    *to = value;
+  }
 }
 /// A load of global memory that nobody writes while the kernel runs.
 template <class T>

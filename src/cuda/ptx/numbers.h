@@ -77,6 +77,10 @@ SACCADE_DEVICE float accurate_log2(float x) {
 SACCADE_DEVICE float fma(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }
+/// The larger number; NaN only if both are.
+SACCADE_DEVICE float larger(float a, float b) {
+  return fmaxf(a, b);
+}
 #else
 SACCADE_DEVICE float to_float(float x) {
   return x;
@@ -125,6 +129,9 @@ SACCADE_DEVICE float accurate_log2(float x) {
 }
 SACCADE_DEVICE float fma(float a, float b, float c) {
   return std::fma(a, b, c);
+}
+SACCADE_DEVICE float larger(float a, float b) {
+  return std::fmax(a, b);
 }
 #endif
 

@@ -19,6 +19,13 @@ struct SharedPointer {
     moved.address += static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T));
     return moved;
   }
+  /// Where it points when these bits of the distance from shared memory's begin are turned over: with
+  /// addresses that have zeros there, an addition without a carry.
+  SACCADE_DEVICE SharedPointer operator^(int count) const {
+    SharedPointer moved = *this;
+    moved.address ^= static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T));
+    return moved;
+  }
   /// The same place for loads and stores.
   [[nodiscard]] SACCADE_DEVICE T* generic() const {
     return static_cast<T*>(__cvta_shared_to_generic(address));
@@ -31,6 +38,12 @@ struct SharedPointer {
   SharedPointer operator+(int count) const {
     SharedPointer moved = *this;
     moved.address += count * static_cast<std::ptrdiff_t>(sizeof(T));
+    return moved;
+  }
+  SharedPointer operator^(int count) const {
+    SharedPointer moved = *this;
+    moved.address = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) ^
+                                                 static_cast<std::uintptr_t>(count) * sizeof(T));
     return moved;
   }
   [[nodiscard]] T* generic() const {

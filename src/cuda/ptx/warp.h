@@ -22,6 +22,11 @@ template <class T>
 SACCADE_DEVICE T shuffle(T value, int from) {
   return __shfl_sync(kAllLanes, value, from);
 }
+/// The same number, which the compiler now has to keep: it cannot work it out again at every use, as it likes
+/// to do with what follows from the thread's number. By all lanes of a warp, once, before a loop.
+SACCADE_DEVICE int pinned(int x) {
+  return __shfl_sync(kAllLanes, x, lane_index());
+}
 /// True in exactly one lane of a converged warp.
 SACCADE_DEVICE bool elect_one() {
 #if __CUDA_ARCH__ >= 900
@@ -64,6 +69,9 @@ SACCADE_DEVICE T shuffle_xor(T value, int distance SACCADE_WHERE) {
 template <class T>
 SACCADE_DEVICE T shuffle(T value, int from SACCADE_WHERE) {
   return detail::exchange("a shuffle", value, from, where);
+}
+SACCADE_DEVICE int pinned(int x) {
+  return x;
 }
 SACCADE_DEVICE bool elect_one(SACCADE_ONLY_WHERE) {
   int nothing = 0;

@@ -52,20 +52,29 @@ class AnyUnit {
     return {a_.p, a_.t, batch_, head_, len_q_, span_of(a_.p, len_kv_, diagonal), a_.scale};
   }
 
-  template <int kThreads>
   SACCADE_DEVICE void copy_queries(ptx::SharedPointer<T> to, int first, int thread) const {
     const T* from = static_cast<const T*>(a_.t.q) + query_offset(a_.p, a_.p.q, where(), head_, 0);
-    copy<kConfig.rows(), kThreads>(to, first, len_q_, a_.p.dim_qk, thread,
-                                   [&](int i) { return from + i * a_.p.q.row; });
+    copy<kConfig.rows(), kConfig.threads()>(to, first, len_q_, a_.p.dim_qk, thread,
+                                            [&](int i) { return from + i * a_.p.q.row; });
   }
-  template <int kThreads>
-  SACCADE_DEVICE void copy_keys(ptx::SharedPointer<T> to, int first, int thread) const {
-    copy_tile<kThreads>(to, a_.t.k, a_.p.k, a_.p.dim_qk, first, thread);
-  }
-  template <int kThreads>
-  SACCADE_DEVICE void copy_values(ptx::SharedPointer<T> to, int first, int thread) const {
-    copy_tile<kThreads>(to, a_.t.v, a_.p.v, a_.p.dim_v, first, thread);
-  }
+  /// As DenseUnit's.
+  class Tiles {
+   public:
+    SACCADE_DEVICE Tiles(const AnyUnit& unit, int, int thread) : unit_(unit), thread_(thread) {}
+
+    SACCADE_DEVICE void copy(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, int first,
+                             bool exists) {
+      const Arguments& a = unit_.a_;
+      if (exists) unit_.copy_tile(keys, a.t.k, a.p.k, a.p.dim_qk, first, thread_);
+      ptx::commit_copies();
+      if (exists) unit_.copy_tile(values, a.t.v, a.p.v, a.p.dim_v, first, thread_);
+      ptx::commit_copies();
+    }
+
+   private:
+    const AnyUnit& unit_;
+    int thread_;
+  };
 
   [[nodiscard]] SACCADE_DEVICE float sink() const {
     return a_.p.sinks ? tile::kLog2e * ptx::load_constant(a_.t.sinks + head_) : -tile::kInfinity;
@@ -87,9 +96,9 @@ class AnyUnit {
   }
 
  private:
-  template <int kThreads>
   SACCADE_DEVICE void copy_tile(ptx::SharedPointer<T> to, const void* tensor, const Strides& strides,
                                 std::int64_t dim, int first, int thread) const {
+    constexpr int kThreads = kConfig.group_threads();
     const T* from = static_cast<const T*>(tensor);
     const std::int64_t head = head_ / a_.group;
     if (a_.p.kv_layout == KvLayout::paged) {

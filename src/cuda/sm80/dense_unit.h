@@ -2,6 +2,8 @@
 // are multiples of 16 bytes, scores that are products and nothing else.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/launch/accept.h"
 #include "cuda/ptx/memory.h"
 #include "cuda/sm80/split.h"
@@ -53,18 +55,21 @@ template <class T, class Instance>
 class DenseUnit {
   static constexpr Config kConfig = Instance::kConfig;
 
+  using Copies = tile::RowCopies<T, kConfig.tile_keys, kConfig.dim, kConfig.group_threads()>;
+
  public:
+  /// What is needed first comes first: every 64 bytes of it are a wait of their own.
   struct Arguments {
     Queue queue;
+    int len_q;
     Split split;
+    tile::Divisor heads_q;
+    tile::Divisor group;  ///< query heads to a key head
+    tile::PlainScores scores;
     tile::Tensor4<const T> q, k, v;
     tile::Tensor4<T> o;
     float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
     std::int64_t lse_batch, lse_head, lse_row;
-    tile::Divisor heads_q;
-    tile::Divisor group;  ///< query heads to a key head
-    int len_q;
-    tile::PlainScores scores;
   };
 
   static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
@@ -75,7 +80,11 @@ class DenseUnit {
     };
     const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
     return Arguments{.queue = Queue::of(p, kConfig),
+                     .len_q = static_cast<int>(p.len_q),
                      .split = split,
+                     .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
+                     .group = tile::Divisor::of(static_cast<int>(p.group())),
+                     .scores = {span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
                      .q = tensor(static_cast<const T*>(t.q), p.q),
                      .k = tensor(static_cast<const T*>(t.k), p.k),
                      .v = tensor(static_cast<const T*>(t.v), p.v),
@@ -83,57 +92,81 @@ class DenseUnit {
                      .lse = p.lse ? t.lse : nullptr,
                      .lse_batch = p.lse_strides.batch,
                      .lse_head = p.lse_strides.head,
-                     .lse_row = p.lse_strides.row,
-                     .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
-                     .group = tile::Divisor::of(static_cast<int>(p.group())),
-                     .len_q = static_cast<int>(p.len_q),
-                     .scores = {span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())}};
+                     .lse_row = p.lse_strides.row};
   }
 
-  SACCADE_DEVICE DenseUnit(const Arguments& a, int batch_and_head)
-      : a_(a), head_(batch_and_head % a.heads_q), batch_(batch_and_head / a.heads_q) {}
+  /// Of a head of a batch.
+  SACCADE_DEVICE DenseUnit(const Arguments& a, int batch_and_head) : a_(a), batch_and_head_(batch_and_head) {}
 
   [[nodiscard]] SACCADE_DEVICE int len_q() const { return a_.len_q; }
   [[nodiscard]] SACCADE_DEVICE tile::PlainScores scores() const { return a_.scores; }
 
-  /// Starts the copies of the block's queries; kThreads threads share them.
-  template <int kThreads>
+  /// Starts the copies of the block's queries, which all threads share as far as there are enough of them.
   SACCADE_DEVICE void copy_queries(ptx::SharedPointer<T> to, int first, int thread) const {
-    tile::copy_rows<T, kConfig.rows(), kConfig.dim, kThreads>(to, a_.q.rows(batch_, head_), a_.q.row, first,
+    constexpr int kThreads = std::min(kConfig.threads(), kConfig.rows() * kConfig.dim / 8);
+    if (thread >= kThreads) return;
+    tile::copy_rows<T, kConfig.rows(), kConfig.dim, kThreads>(to, a_.q.rows(batch(), head()), a_.q.row, first,
                                                               a_.len_q, thread);
   }
-  /// Starts the copies of a tile of keys.
-  template <int kThreads>
-  SACCADE_DEVICE void copy_keys(ptx::SharedPointer<T> to, int first, int thread) const {
-    copy_tile<kThreads>(to, a_.k, first, thread);
-  }
-  template <int kThreads>
-  SACCADE_DEVICE void copy_values(ptx::SharedPointer<T> to, int first, int thread) const {
-    copy_tile<kThreads>(to, a_.v, first, thread);
-  }
+  /// The tiles of a group, one after the other; `first` is the first key of the first one, `thread` the
+  /// thread's number in the group.
+  class Tiles {
+   public:
+    SACCADE_DEVICE Tiles(const DenseUnit& unit, int first, int thread)
+        : a_(unit.a_),
+          copies_(thread),
+          keys_(Copies::source(unit.keys() + first * a_.k.row, a_.k.row, thread)),
+          values_(Copies::source(unit.values() + first * a_.v.row, a_.v.row, thread)) {}
+
+    /// Starts the copies of the next tile, whose first key is `first`: keys, then values, in a group each,
+    /// which is empty when there is no such tile.
+    SACCADE_DEVICE void copy(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, int first,
+                             bool exists) {
+      const int rows = exists ? a_.scores.span.len_kv - first : 0;
+      if (rows >= kConfig.tile_keys) {  // nearly always: nothing to ask row by row
+        copies_.start(keys, keys_, a_.k.row);
+        ptx::commit_copies();
+        copies_.start(values, values_, a_.v.row);
+      } else {
+        if (exists) copies_.start(keys, keys_, a_.k.row, rows, a_.k.data);
+        ptx::commit_copies();
+        if (exists) copies_.start(values, values_, a_.v.row, rows, a_.v.data);
+      }
+      ptx::commit_copies();
+      keys_ += kStep * a_.k.row;
+      values_ += kStep * a_.v.row;
+    }
+
+   private:
+    static constexpr std::int64_t kStep = kConfig.key_groups * kConfig.tile_keys;
+
+    const Arguments& a_;
+    Copies copies_;
+    const T* keys_;
+    const T* values_;
+  };
 
   /// What joins the denominator besides keys, in base 2: nothing.
   [[nodiscard]] SACCADE_DEVICE float sink() const { return -tile::kInfinity; }
   /// Writes eight numbers of a row of the output.
   SACCADE_DEVICE void write(int row, int column, const float (&x)[8]) const {
-    ptx::store(reinterpret_cast<ptx::Bytes16*>(a_.o.rows(batch_, head_) + row * a_.o.row + column),
+    ptx::store(reinterpret_cast<ptx::Bytes16*>(a_.o.rows(batch(), head()) + row * a_.o.row + column),
                pack_chunk<T>(x));
   }
   SACCADE_DEVICE void write_lse(int row, const tile::RowState& state) const {
     if (a_.lse == nullptr) return;
-    ptx::store(a_.lse + batch_ * a_.lse_batch + head_ * a_.lse_head + row * a_.lse_row, state.lse());
+    ptx::store(a_.lse + batch() * a_.lse_batch + head() * a_.lse_head + row * a_.lse_row, state.lse());
   }
 
  private:
-  template <int kThreads>
-  SACCADE_DEVICE void copy_tile(ptx::SharedPointer<T> to, const tile::Tensor4<const T>& from, int first,
-                                int thread) const {
-    tile::copy_rows<T, kConfig.tile_keys, kConfig.dim, kThreads>(
-        to, from.rows(batch_, head_ / a_.group), from.row, first, a_.scores.span.len_kv, thread);
-  }
+  [[nodiscard]] SACCADE_DEVICE const T* keys() const { return a_.k.rows(batch(), head() / a_.group); }
+  [[nodiscard]] SACCADE_DEVICE const T* values() const { return a_.v.rows(batch(), head() / a_.group); }
+
+  [[nodiscard]] SACCADE_DEVICE int batch() const { return batch_and_head_ / a_.heads_q; }
+  [[nodiscard]] SACCADE_DEVICE int head() const { return batch_and_head_ % a_.heads_q; }
 
   const Arguments& a_;
-  int head_, batch_;
+  int batch_and_head_;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

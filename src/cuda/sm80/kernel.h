@@ -24,13 +24,14 @@ SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks)
 attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<T, Instance>;
-  using Rows = tile::WarpRows<T, kConfig.dim, kConfig.tile_keys, kConfig.score_keys, kConfig.row_tiles,
-                              kConfig.keeps_queries()>;
+  using Rows = tile::WarpRows<T, kConfig.dim, kConfig.score_keys, kConfig.row_tiles, kConfig.keeps_queries(),
+                              kConfig.bold()>;
   constexpr int kKeys = kConfig.tile_keys;
   constexpr int kGroups = kConfig.key_groups;
   constexpr int kStages = kConfig.stages;
   const tile::Work work = a.queue.take(a.split.tile());
-  const UnitOf<T, Instance> unit(a, work.head);
+  using Unit = UnitOf<T, Instance>;
+  const Unit unit(a, work.head);
   const int first_row = work.tile * kConfig.rows();
   if (first_row >= unit.len_q()) return;  // the tiles are those of the longest sequence
   const auto scores = unit.scores();
@@ -38,18 +39,14 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, end_row - 1);
   if (a.split.blocks() > 1) tiles = tiles.part(a.split.block(), a.split.count);
   const int thread = ptx::thread_index();
-  const int group = thread / kConfig.group_threads();
-  const int group_thread = thread % kConfig.group_threads();
-
-  // Keys and values are groups of copies of their own, so that the first product need not wait for values.
-  // Fetching always closes two groups, so that they can be counted.
-  const auto fetch = [&](int t, int n) {  // tile t is the group's n-th
-    const ptx::SharedPointer<T> to = Memory::stage(group, n % kStages);
-    if (t < tiles.last) unit.template copy_keys<kConfig.group_threads()>(to, t * kKeys, group_thread);
-    ptx::commit_copies();
-    if (t < tiles.last)
-      unit.template copy_values<kConfig.group_threads()>(to + Memory::kTile, t * kKeys, group_thread);
-    ptx::commit_copies();
+  const int group = kGroups == 1 ? 0 : thread / kConfig.group_threads();
+  // A ring of stages. Keys and values are groups of copies of their own: with few tiles the first product
+  // need not wait for values.
+  constexpr int kStage = 2 * Memory::kTile;
+  const ptx::SharedPointer<T> ring = Memory::ring(group);
+  typename Unit::Tiles copies(unit, (tiles.first + group) * kKeys, thread % kConfig.group_threads());
+  const auto fetch = [&](int place, int t) {
+    copies.copy(ring + place, ring + (place + Memory::kTile), t * kKeys, t < tiles.last);
   };
   const auto meet = [&] {
     if constexpr (kGroups == 1) {
@@ -61,36 +58,46 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
       }
     }
   };
-  unit.template copy_queries<kConfig.threads()>(Memory::queries(), first_row, thread);
+  unit.copy_queries(Memory::queries(), first_row, thread);
   SACCADE_UNROLL
-  for (int n = 0; n < kStages - 1; ++n) fetch(tiles.first + group + n * kGroups, n);
+  for (int n = 0; n < kStages - 1; ++n) fetch(n * kStage, tiles.first + group + n * kGroups);
 
   const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
-  constexpr int kOnTheirWay = 2 * (kStages - 2);  // of the tiles after this one
-  constexpr bool kInHalves = kConfig.score_keys == kKeys;
+  constexpr bool kInHalves = kGroups > 1 && kConfig.score_keys == kKeys;
+  constexpr int kOnTheirWay = 2 * (kStages - 2);  // copies of the tiles after this one
+  const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
+  const auto wait_for_values = [&] {
+    if constexpr (kInHalves) {
+      ptx::wait_copies<kOnTheirWay + 2>();
+      meet();
+    }
+  };
   Rows rows;
-  ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>();
+  wait_for_keys();
   ptx::sync_block();  // the queries, and every group's first keys
   rows.load_queries(Memory::queries(), warp_row, scores.scale);
-  int taken = 0;
-  for (int t = tiles.first + group; t < tiles.last; t += kGroups, ++taken) {
-    const ptx::SharedPointer<T> keys = Memory::stage(group, taken % kStages);
-    const ptx::SharedPointer<T> values = keys + Memory::kTile;
-    if (taken > 0) {
-      ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>();
+  // All groups go round equally often, whether or not there is a tile left for them: racecheck takes warps
+  // that have passed different numbers of barriers for unordered.
+  int take = 0;
+  bool more = false;
+  for (int some = tiles.first; some < tiles.last; some += kGroups, more = true) {
+    if (more) {
+      wait_for_keys();
       meet();  // these keys are here, and nobody reads the stage before any more
     }
-    fetch(t + (kStages - 1) * kGroups, taken + kStages - 1);
-    rows.attend_tile(keys, values, scores, first_row + warp_row, t * kKeys, tiles.coverage(t), [&] {
-      if constexpr (kInHalves) {
-        ptx::wait_copies<kOnTheirWay + 2>();
-        meet();
-      }
-    });
+    const int t = some + group;
+    fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
+    if (kGroups == 1 || t < tiles.last) {
+      rows.template attend_tile<kKeys>(ring + take, ring + (take + Memory::kTile), scores,
+                                       first_row + warp_row, t * kKeys, tiles.coverage(t), wait_for_values);
+    } else {
+      wait_for_values();
+    }
+    take = take == (kStages - 1) * kStage ? 0 : take + kStage;
   }
   ptx::wait_copies<0>();
   rows.finish();
-  Results<T, Instance, UnitOf<T, Instance>>(unit, a.split, first_row).write(rows, group, warp_row);
+  Results<T, Instance, Unit>(unit, a.split, first_row).write(rows, group, warp_row);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

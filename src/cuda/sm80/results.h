@@ -22,9 +22,9 @@ struct Shared {
   static SACCADE_DEVICE ptx::SharedPointer<T> queries() {
     return ptx::SharedPointer<T>(reinterpret_cast<T*>(ptx::shared_memory()));
   }
-  /// The keys of a stage of a group's ring; the values come behind them.
-  static SACCADE_DEVICE ptx::SharedPointer<T> stage(int group, int n) {
-    return queries() + (kConfig.rows() * kConfig.dim + (group * kConfig.stages + n) * 2 * kTile);
+  /// A group's ring of stages, each of a tile of keys and one of values.
+  static SACCADE_DEVICE ptx::SharedPointer<T> ring(int group) {
+    return queries() + (kConfig.rows() * kConfig.dim + group * kConfig.stages * 2 * kTile);
   }
   static SACCADE_DEVICE float* partial(int group, int row) {
     return reinterpret_cast<float*>(ptx::shared_memory()) +

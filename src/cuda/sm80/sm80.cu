@@ -54,19 +54,30 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   return std::nullopt;
 }
 
-/// A plain instance before a general one, a narrow one before a wide one. Of those whose grid gives every
-/// multiprocessor a block, the one with the most rows a block, which reads keys and values least often; when
-/// none does, the one with the fewest. Then the one with the most warps.
+/// Whether a grid of the instance keeps every multiprocessor busy. Blocks whose warps do not share out the
+/// keys must come in twos. With a causal mask blocks differ, the more so the more rows they have, and there
+/// must be enough to even that out.
+bool fills(const Problem& p, const Machine& machine, const Config& c) {
+  const std::int64_t places = machine.multiprocessors * (c.key_groups == 1 ? 2 : 1);
+  const int evened_out = p.causal ? std::max(c.rows() / 32, 1) : 1;
+  return blocks_of(p, c) * 20 >= places * 19 * evened_out;  // one multiprocessor in 20 may idle
+}
+
+/// A plain instance before a general one, a narrow one before a wide one. Of those whose grid fills the chip,
+/// the one with the most rows a block, which reads keys and values least often; when none does, the one with
+/// the fewest. Then, while blocks have a multiprocessor to themselves, the most warps that get keys; else the
+/// fewest, so that blocks are there to take turns. Found by measurement (docs/kernels/sm80.md).
 const Entry* choose(const Problem& p, const Machine& machine) {
   const Entry* best = nullptr;
   const auto better = [&](const Config& a, const Config& b) {
     if (a.general != b.general) return a.general < b.general;
     if (a.dim != b.dim) return a.dim < b.dim;
-    const bool a_fills = blocks_of(p, a) >= machine.multiprocessors;
-    const bool b_fills = blocks_of(p, b) >= machine.multiprocessors;
-    if (a_fills != b_fills) return a_fills;
+    const bool a_fills = fills(p, machine, a);
+    if (a_fills != fills(p, machine, b)) return a_fills;
     if (a.rows() != b.rows()) return (a.rows() > b.rows()) == a_fills;
-    return a.threads() > b.threads();
+    const auto idle = [&](const Config& c) { return c.key_groups * c.tile_keys > p.len_kv; };
+    if (idle(a) != idle(b)) return idle(b);
+    return (a.threads() > b.threads()) == (blocks_of(p, a) <= machine.multiprocessors);
   };
   for (const Entry& entry : kEntries) {
     if (refusal(p, machine, entry.config)) continue;
@@ -76,7 +87,8 @@ const Entry* choose(const Problem& p, const Machine& machine) {
 }
 
 /// Blocks that share a tile of queries: as many as the chip has room for when the tiles fill less than half
-/// of it, but each group of warps is to have two tiles of keys at least.
+/// of it, but each group of warps is to have eight tiles of keys at least: leaving results and adding them up
+/// takes as long as four.
 int choose_split(const Problem& p, const Machine& machine, const Config& c) {
   constexpr std::size_t kReserved = 1 << 10;  // of shared memory, for each block
   const std::size_t fit = (machine.shared_bytes_per_block + kReserved) / (c.shared_bytes() + kReserved);
@@ -84,7 +96,7 @@ int choose_split(const Problem& p, const Machine& machine, const Config& c) {
   const std::int64_t tiles = std::max<std::int64_t>(blocks_of(p, c), 1);
   const auto reach = [](std::int64_t window) { return std::min<std::int64_t>(window, tile::KeySpan::kFar); };
   const std::int64_t window = reach(p.window_left) + (p.causal ? 0 : reach(p.window_right)) + c.rows();
-  const std::int64_t work = std::min(p.len_kv, window) / (2 * c.tile_keys * c.key_groups);
+  const std::int64_t work = std::min(p.len_kv, window) / (8 * c.tile_keys * c.key_groups);
   const std::int64_t room = machine.multiprocessors * resident / tiles;
   return static_cast<int>(std::clamp<std::int64_t>(std::min(room, work), 1, Split::kMost));
 }

@@ -31,9 +31,18 @@ struct AnyScores {
   KeySpan span;
   ScoreScale scale;
 
-  static constexpr bool kBranches = true;
+  static constexpr bool kPlain = false;
 
   /// As PlainScores::change.
+  template <int kRowTiles, int kParts>
+  SACCADE_DEVICE float change(float (&s)[kRowTiles][kParts][4], int row, int first_key, bool masked) const {
+    float to_base_2 = 1;
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) to_base_2 = change(s[r], row + 16 * r, first_key, masked);
+    return to_base_2;
+  }
+
+ private:
   template <int kParts>
   SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key, bool masked) const {
     const bool plain = p.softcap == 0 && p.mask == MaskKind::none && !p.alibi;
@@ -68,7 +77,6 @@ struct AnyScores {
     return plain ? scale.size : 1.0F;
   }
 
- private:
   /// Calls act(score, row, key) for what this lane holds.
   template <int kParts, class Act>
   static SACCADE_DEVICE void for_each(float (&s)[kParts][4], int row, int first_key, const Act& act) {

@@ -2,35 +2,70 @@
 #pragma once
 
 #include "cuda/ptx/cp_async.h"
+#include "cuda/ptx/warp.h"
 #include "cuda/tile/swizzle.h"
 
 namespace saccade::SACCADE_MACHINE::tile {
 
-/// Starts the copies of rows [first, first + kRows), kDim numbers each; rows from `len` on become zeros.
-/// kThreads threads share the work, `thread` being this one's number among them.
+/// How kThreads threads share the copies of a tile of kRows rows of kDim numbers. What tiles have in common
+/// is worked out once.
 template <class T, int kRows, int kDim, int kThreads>
-SACCADE_DEVICE void copy_rows(ptx::SharedPointer<T> to, const T* from, std::int64_t stride, int first,
-                              int len, int thread) {
+class RowCopies {
   using Tile = SwizzledTile<kDim>;
   static_assert(kThreads % Tile::kChunks == 0 && kRows * Tile::kChunks % kThreads == 0);
-  constexpr int kRowsAtOnce = kThreads / Tile::kChunks;
-  constexpr int kSteps = kRows / kRowsAtOnce;
-  const int column = thread % Tile::kChunks * Tile::kChunk;  // the same in every step
-  const int row = thread / Tile::kChunks;
-  const T* source = from + (first + row) * stride + column;
-  if (first + kRows <= len) {  // nearly always: nothing to ask row by row
-    SACCADE_UNROLL
-    for (int n = 0; n < kSteps; ++n, source += kRowsAtOnce * stride) {
-      ptx::copy_async_16(to + Tile::offset(row + n * kRowsAtOnce, column), source);
-    }
-    return;
+  static constexpr int kRowsAtOnce = kThreads / Tile::kChunks;
+  static constexpr int kSteps = kRows / kRowsAtOnce;
+
+ public:
+  /// `thread` is this one's number among those that share the work.
+  SACCADE_DEVICE explicit RowCopies(int thread)
+      : to_(ptx::pinned(Tile::offset(row_of(thread), column_of(thread)))) {}
+
+  /// What this thread copies first of a tile that begins at `tile` and whose rows are `stride` numbers apart.
+  static SACCADE_DEVICE const T* source(const T* tile, std::int64_t stride, int thread) {
+    return tile + row_of(thread) * stride + column_of(thread);
   }
-  SACCADE_NO_UNROLL
-  for (int n = 0; n < kSteps; ++n, source += kRowsAtOnce * stride) {
-    const bool inside = first + row + n * kRowsAtOnce < len;
-    // An address that is not read must still be one: the first row's.
-    ptx::copy_async_16(to + Tile::offset(row + n * kRowsAtOnce, column), inside ? source : from,
-                       inside ? 16 : 0);
+  /// Starts the copies of a tile, from source() on.
+  SACCADE_DEVICE void start(ptx::SharedPointer<T> to, const T* from, std::int64_t stride) const {
+    SACCADE_UNROLL
+    for (int n = 0; n < kSteps; ++n, from += kRowsAtOnce * stride) ptx::copy_async_16(to + place(n), from);
+  }
+  /// Starts the copies of its first `rows` rows; the others become zeros, and would be read at `nowhere`:
+  /// addresses must be valid even where nothing is read.
+  SACCADE_DEVICE void start(ptx::SharedPointer<T> to, const T* from, std::int64_t stride, int rows,
+                            const T* nowhere) const {
+    SACCADE_NO_UNROLL
+    for (int n = 0; n < kSteps; ++n, from += kRowsAtOnce * stride) {
+      const bool inside = to_ / kDim + n * kRowsAtOnce < rows;
+      ptx::copy_async_16(to + place(n), inside ? from : nowhere, inside ? 16 : 0);
+    }
+  }
+
+ private:
+  static SACCADE_DEVICE int row_of(int thread) { return thread / Tile::kChunks; }
+  static SACCADE_DEVICE int column_of(int thread) { return thread % Tile::kChunks * Tile::kChunk; }
+  /// Where the n-th copy goes. The exchange of columns repeats every eight rows.
+  [[nodiscard]] SACCADE_DEVICE int place(int n) const {
+    if constexpr (kRowsAtOnce % 8 == 0) return to_ + n * kRowsAtOnce * kDim;
+    const int row = to_ / kDim;
+    const int column = ((to_ % kDim / Tile::kChunk) ^ Tile::exchange(row)) * Tile::kChunk;
+    return Tile::offset(row + n * kRowsAtOnce, column);
+  }
+
+  int to_;  ///< where this thread's first copy goes in a tile
+};
+
+/// Starts the copies of rows [first, first + kRows) of those from `from` on; rows from `len` on become zeros.
+template <class T, int kRows, int kDim, int kThreads>
+SACCADE_DEVICE void copy_rows(ptx::SharedPointer<T> to, const T* from, std::int64_t row, int first, int len,
+                              int thread) {
+  using Copies = RowCopies<T, kRows, kDim, kThreads>;
+  const Copies copies(thread);
+  const T* source = Copies::source(from + first * row, row, thread);
+  if (first + kRows <= len) {  // nearly always: nothing to ask row by row
+    copies.start(to, source, row);
+  } else {
+    copies.start(to, source, row, len - first, from);
   }
 }
 

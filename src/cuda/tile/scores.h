@@ -12,20 +12,23 @@ namespace saccade::SACCADE_MACHINE::tile {
 template <int kParts>
 SACCADE_DEVICE void hide_keys(const KeySpan& span, float (&s)[kParts][4], int row, int first_key) {
   const int lane = ptx::lane_index();
-  SACCADE_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    const int i = row + lane / 4 + 8 * h;
-    const int begin = span.begin(i) - first_key - lane % 4 * 2;  // counted from this lane's first key
-    const int end = span.end(i) - first_key - lane % 4 * 2;
+  const auto hide = [&](auto hidden) {
     SACCADE_UNROLL
-    for (int n = 0; n < kParts; ++n) {
+    for (int h = 0; h < 2; ++h) {
+      const int i = row + lane / 4 + 8 * h;
+      const int begin = span.begin(i) - first_key - lane % 4 * 2;  // counted from this lane's first key
+      const int end = span.end(i) - first_key - lane % 4 * 2;
       SACCADE_UNROLL
-      for (int e = 0; e < 2; ++e) {
-        const int j = 8 * n + e;
-        if (j < begin || j >= end) s[n][2 * h + e] = -kInfinity;
+      for (int n = 0; n < kParts; ++n) {
+        SACCADE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          if (hidden(8 * n + e, begin, end)) s[n][2 * h + e] = -kInfinity;
+        }
       }
     }
-  }
+  };
+  hide([](int j, int, int end) { return j >= end; });
+  if (span.left < KeySpan::kFar) hide([](int j, int begin, int) { return j < begin; });
 }
 
 /// Scores that are products and nothing else.
@@ -33,14 +36,17 @@ struct PlainScores {
   KeySpan span;
   ScoreScale scale;
 
-  /// Whether change() branches anyway, so that one more branch is better than a second copy of everything.
-  static constexpr bool kBranches = false;
+  /// Whether keys that no row's span cuts have scores that change() leaves alone.
+  static constexpr bool kPlain = true;
 
   /// Hides what the span does if it cuts these keys (`masked`), and returns the positive number that makes
   /// base-2 scores of them.
-  template <int kParts, class Masked>
-  SACCADE_DEVICE float change(float (&s)[kParts][4], int row, int first_key, Masked masked) const {
-    if (masked) hide_keys(span, s, row, first_key);
+  template <int kRowTiles, int kParts>
+  SACCADE_DEVICE float change(float (&s)[kRowTiles][kParts][4], int row, int first_key, bool masked) const {
+    if (masked) {
+      SACCADE_UNROLL
+      for (int r = 0; r < kRowTiles; ++r) hide_keys(span, s[r], row + 16 * r, first_key);
+    }
     return scale.size;
   }
 };

@@ -17,13 +17,12 @@
 
 namespace saccade::SACCADE_MACHINE::tile {
 
-/// T: F16 or BF16; kDim: of keys and values; kTileKeys: in a tile; kKeys: whose scores are alive at once (64
-/// cost 32 more registers than 32, which is what a second block on a multiprocessor needs); kRowTiles: of 16
+/// T: F16 or BF16; kDim: of keys and values; kKeys: whose scores are alive at once; kRowTiles: of 16
 /// rows, which share every key and value that is read from shared memory; kKeepQueries: in registers (kDim /
 /// 4 of them for 16 rows) instead of reading them from shared memory for every kKeys keys.
-template <class T, int kDim, int kTileKeys, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true>
+template <class T, int kDim, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true, bool kBold = false>
 class WarpRows {
-  static_assert(kDim % 16 == 0 && kKeys % 16 == 0 && kTileKeys % kKeys == 0);
+  static_assert(kDim % 16 == 0 && kKeys % 16 == 0);
   using Tile = SwizzledTile<kDim>;
 
  public:
@@ -32,7 +31,9 @@ class WarpRows {
   /// Takes the queries from rows [first_row, first_row + kRows) of a swizzled tile, with the scale's sign.
   /// Unless kKeepQueries, they must stay there.
   SACCADE_DEVICE void load_queries(ptx::SharedPointer<T> queries, int first_row, ScoreScale scale) {
-    my_query_ = queries + (first_row + lane() % 16) * kDim;
+    queries_ = queries + ptx::pinned(first_row * kDim);
+    my_key_ = ptx::pinned(place(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2));
+    my_value_ = ptx::pinned(place(lane() % 16, lane() / 16));
     sign_bits_ = scale.sign_bits;
     if constexpr (kKeepQueries) {
       SACCADE_UNROLL
@@ -40,47 +41,37 @@ class WarpRows {
     }
   }
 
-  /// Takes in one tile of kTileKeys keys, of which the mask leaves `coverage`. `scores` is what changes and
-  /// hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the tile's first key.
-  /// before_values() is called when the weights are known and the values are about to be read, which is once
-  /// when all scores of the tile are alive at once.
-  template <class Scores, class Before>
+  /// Takes in a tile of kTileKeys keys, of which the mask leaves `coverage`, and their values. `change` is
+  /// what changes and hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the
+  /// tile's first key. before_values() is called when the weights are known and the values are about to be
+  /// read, which is once when all scores of the tile are alive at once.
+  template <int kTileKeys, class Change, class Before>
   SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values,
-                                  const Scores& scores, int row, int first_key, Coverage coverage,
+                                  const Change& change, int row, int first_key, Coverage coverage,
                                   Before&& before_values) {
     for (int j = 0; j < kTileKeys; j += kKeys) {
-      const auto attend_some = [&](auto masked) {
-        attend(keys + j * kDim, values + j * kDim, scores, row, first_key + j, masked, before_values);
-      };
-      if constexpr (Scores::kBranches) {
-        attend_some(coverage != Coverage::full);
-      } else if (coverage == Coverage::full) {  // two whole copies: nothing branches between the products
-        attend_some(std::false_type());
-      } else {
-        attend_some(std::true_type());
+      bool done = false;
+      if constexpr (Change::kPlain && kBold) {
+        if (coverage == Coverage::full && based_) done = weigh_boldly(keys + j * kDim, change.scale.size);
       }
+      if (!done) weigh_carefully(keys + j * kDim, change, row, first_key + j, coverage != Coverage::full);
+      before_values();
+      add_values(values + j * kDim);
     }
   }
 
   /// Adds up what the lanes of each row have; after the last tile.
   SACCADE_DEVICE void finish() {
-    SACCADE_UNROLL
-    for (auto& pair : state_) {
-      SACCADE_UNROLL
-      for (RowState& state : pair) {
-        state.l += ptx::shuffle_xor(state.l, 1);
-        state.l += ptx::shuffle_xor(state.l, 2);
-      }
-    }
+    for_each_state([&](int r, int h) {
+      RowState& state = state_[r][h];
+      state.l += ptx::shuffle_xor(state.l, 1);
+      state.l += ptx::shuffle_xor(state.l, 2);
+    });
   }
   /// Calls act(row within the warp, state) for the rows that this lane holds a part of.
   template <class Act>
   SACCADE_DEVICE void for_each_row(Act&& act) const {
-    SACCADE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) {
-      SACCADE_UNROLL
-      for (int h = 0; h < 2; ++h) act(16 * r + 8 * h + lane() / 4, state_[r][h]);
-    }
+    for_each_state([&](int r, int h) { act(16 * r + 8 * h + lane() / 4, state_[r][h]); });
   }
   /// Calls act(row within the warp, column, two neighbouring sums of weighted values) for all it holds.
   template <class Act>
@@ -123,37 +114,40 @@ class WarpRows {
   SACCADE_DEVICE void fetch_queries(Queries& q, int c) const {
     SACCADE_UNROLL
     for (int r = 0; r < kRowTiles; ++r) {
-      ptx::load_matrices(q[r], my_query_ + (16 * r * kDim + chunk(c, lane() / 16)));
+      ptx::load_matrices(q[r], columns(queries_ + my_value_, c) + 16 * r * kDim);
       SACCADE_UNROLL
       for (std::uint32_t& pair : q[r]) pair ^= sign_bits_;
     }
   }
 
-  /// The weights of kKeys keys, in the registers of the lanes that computed the scores.
-  using Weights = float[kRowTiles][kKeys / 8][4];
+  /// The scores of kKeys keys, then their weights, in the registers of the lanes that computed them.
+  using Scores = float[kRowTiles][kKeys / 8][4];
 
-  /// The first half of the work: the weights of kKeys keys, and what was summed before in the same terms.
-  /// `masked`, a bool or the type of one: there are keys to hide.
-  template <class Scores, class Masked>
-  SACCADE_DEVICE void find_weights(Weights& s, ptx::SharedPointer<T> keys, const Scores& scores, int row,
-                                   int first_key, Masked masked) {
+  /// The sum of a lane's weights of kKeys keys is this at most: far from f16's end.
+  static constexpr float kMostWeight = 1 << 14;
+  /// Scores are so far above the base at most when it is looked at closely.
+  static constexpr float kSlack = 8;
+
+  /// The products of the queries with kSome of the kKeys keys.
+  template <int kFirst, int kSome>
+  SACCADE_DEVICE void multiply_keys(Scores& s, ptx::SharedPointer<T> keys) {
     SACCADE_UNROLL
-    for (auto& rows : s) {
+    for (int r = 0; r < kRowTiles; ++r) {
       SACCADE_UNROLL
-      for (auto& part : rows) {
+      for (int n = kFirst / 8; n < (kFirst + kSome) / 8; ++n) {
         SACCADE_UNROLL
-        for (float& x : part) x = 0;
+        for (float& x : s[r][n]) x = 0;
       }
     }
-    const int my_key = (lane() / 16 * 8 + lane() % 8) * kDim;
+    const ptx::SharedPointer<T> mine = keys + my_key_;
     SACCADE_UNROLL
     for (int c = 0; c < kDim / 16; ++c) {
       if constexpr (!kKeepQueries) fetch_queries(q_[0], c);
       const auto& q = q_[kKeepQueries ? c : 0];
       SACCADE_UNROLL
-      for (int j = 0; j < kKeys / 16; ++j) {
+      for (int j = kFirst / 16; j < (kFirst + kSome) / 16; ++j) {
         std::uint32_t k[4];
-        ptx::load_matrices(k, keys + (my_key + 16 * j * kDim + chunk(c, lane() / 8 % 2)));
+        ptx::load_matrices(k, columns(mine, c) + 16 * j * kDim);
         SACCADE_UNROLL
         for (int r = 0; r < kRowTiles; ++r) {
           ptx::multiply_add<T>(s[r][2 * j], q[r], k[0], k[1]);
@@ -161,99 +155,158 @@ class WarpRows {
         }
       }
     }
-    SACCADE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) {
-      to_weights(s[r], scores.change(s[r], row + 16 * r, first_key, masked), r);
-    }
   }
 
-  /// The second half: their values.
-  SACCADE_DEVICE void add_values(const Weights& s, ptx::SharedPointer<T> values) {
-    const int my_value = lane() % 16 * kDim;
-    SACCADE_UNROLL
-    for (int j = 0; j < kKeys / 16; ++j) {
-      std::uint32_t p[kRowTiles][4];
-      SACCADE_UNROLL
-      for (int r = 0; r < kRowTiles; ++r) {
-        SACCADE_UNROLL
-        for (int n = 0; n < 4; ++n) {
-          const float(&two)[4] = s[r][2 * j + n / 2];
-          p[r][n] = ptx::pack<T>(two[n % 2 * 2], two[n % 2 * 2 + 1]);
-        }
-      }
-      SACCADE_UNROLL
-      for (int c = 0; c < kDim / 16; ++c) {
-        std::uint32_t v[4];
-        ptx::load_matrices_transposed(v, values + (my_value + 16 * j * kDim + chunk(c, lane() / 16)));
-        SACCADE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(o_[r][2 * c], p[r], v[0], v[1]);
-          ptx::multiply_add<T>(o_[r][2 * c + 1], p[r], v[2], v[3]);
-        }
-      }
-    }
-  }
+  /// Something for each row that a lane has a part of.
+  using PerRow = float[kRowTiles][2];
 
-  template <class Scores, class Masked, class Before>
-  SACCADE_DEVICE void attend(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, const Scores& scores,
-                             int row, int first_key, Masked masked, Before&& before_values) {
-    Weights weights;
-    find_weights(weights, keys, scores, row, first_key, masked);
-    before_values();
-    add_values(weights, values);
-  }
-
-  /// Turns 16 rows' scores into weights, and what was summed before into the same terms.
-  SACCADE_DEVICE void to_weights(float (&s)[kKeys / 8][4], float scale, int r) {
-    float max[2];
-    SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) max[h] = larger(s[0][2 * h], s[0][2 * h + 1]);
-    SACCADE_UNROLL
-    for (int n = 1; n < kKeys / 8; ++n) {
-      SACCADE_UNROLL
-      for (int h = 0; h < 2; ++h) max[h] = larger(max[h], larger(s[n][2 * h], s[n][2 * h + 1]));
-    }
-    SACCADE_UNROLL
-    for (int distance = 1; distance < 4; distance *= 2) {
-      SACCADE_UNROLL
-      for (float& x : max) x = larger(x, ptx::shuffle_xor(x, distance));
-    }
-    float keep[2];
-    float base[2];
-    SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      keep[h] = state_[r][h].raise(max[h] * scale);
-      state_[r][h].l *= keep[h];
-      base[h] = state_[r][h].base();
-    }
+  /// Turns scores into weights relative to `base`, as the second product wants them, and adds each lane's up.
+  SACCADE_DEVICE void weigh(const Scores& s, float scale, const PerRow& base, PerRow& sum) {
     SACCADE_UNROLL
     for (int n = 0; n < kKeys / 8; ++n) {
       SACCADE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        s[n][e] = ptx::fast_exp2(ptx::fma(s[n][e], scale, -base[e / 2]));
-        state_[r][e / 2].l += s[n][e];
+      for (int r = 0; r < kRowTiles; ++r) {
+        SACCADE_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          const float left = ptx::fast_exp2(ptx::fma(s[r][n][2 * h], scale, -base[r][h]));
+          const float right = ptx::fast_exp2(ptx::fma(s[r][n][2 * h + 1], scale, -base[r][h]));
+          sum[r][h] += left;
+          sum[r][h] += right;
+          weights_[r][n / 2][n % 2 * 2 + h] = ptx::pack<T>(left, right);
+        }
       }
     }
-    SACCADE_UNROLL
-    for (auto& part : o_[r]) {
+  }
+
+  /// The weights of kKeys keys that all rows see, by bases that all rows have. Nothing here waits for the
+  /// largest score, so exponentials of the first keys run beside products of the later ones. False if a
+  /// weight is too large, and then they are worth nothing.
+  SACCADE_DEVICE bool weigh_boldly(ptx::SharedPointer<T> keys, float scale) {
+    Scores s;
+    if constexpr (kKeys == 64 && kKeepQueries) {
+      multiply_keys<0, 32>(s, keys);
+      multiply_keys<32, 32>(s, keys);
+    } else {
+      multiply_keys<0, kKeys>(s, keys);
+    }
+    PerRow sum = {};
+    PerRow base;
+    for_each_state([&](int r, int h) { base[r][h] = state_[r][h].m; });
+    weigh(s, scale, base, sum);
+    bool far = false;
+    for_each_state([&](int r, int h) { far = far || sum[r][h] > kMostWeight; });  // NaN is not, and stays
+    if (ptx::any_lane(far)) return false;
+    add(sum);
+    return true;
+  }
+
+  /// The weights of any kKeys keys, by bases that move up to the largest scores where those are far above.
+  template <class Change>
+  SACCADE_DEVICE void weigh_carefully(ptx::SharedPointer<T> keys, const Change& change, int row,
+                                      int first_key, bool masked) {
+    Scores s;
+    multiply_keys<0, kKeys>(s, keys);
+    const float scale = change.change(s, row, first_key, masked);
+    PerRow largest;
+    bool far = false;
+    for_each_state([&](int r, int h) {
+      float even = s[r][0][2 * h];
+      float odd = s[r][0][2 * h + 1];
       SACCADE_UNROLL
-      for (int e = 0; e < 4; ++e) part[e] *= keep[e / 2];
+      for (int n = 1; n < kKeys / 8; ++n) {
+        even = ptx::larger(even, s[r][n][2 * h]);
+        odd = ptx::larger(odd, s[r][n][2 * h + 1]);
+      }
+      largest[r][h] = ptx::larger(even, odd) * scale;
+      far = far || largest[r][h] > state_[r][h].m + kSlack;
+    });
+    if (ptx::any_lane(far)) raise(largest);
+    PerRow sum = {};
+    PerRow base;
+    for_each_state([&](int r, int h) { base[r][h] = state_[r][h].base(); });
+    weigh(s, scale, base, sum);
+    add(sum);
+  }
+
+  /// Makes the largest scores what weights are relative to, and puts what was summed before in these terms.
+  SACCADE_DEVICE void raise(const PerRow& largest) {
+    PerRow keep;
+    bool all = true;
+    for_each_state([&](int r, int h) {
+      float max = largest[r][h];
+      max = ptx::larger(max, ptx::shuffle_xor(max, 1));
+      max = ptx::larger(max, ptx::shuffle_xor(max, 2));
+      RowState& state = state_[r][h];
+      keep[r][h] = state.raise(max);
+      state.l *= keep[r][h];
+      all = all && state.m != -kInfinity;
+    });
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) {
+      SACCADE_UNROLL
+      for (auto& part : o_[r]) {
+        SACCADE_UNROLL
+        for (int e = 0; e < 4; ++e) part[e] *= keep[r][e / 2];
+      }
+    }
+    if constexpr (kBold) based_ = !ptx::any_lane(!all);
+  }
+
+  SACCADE_DEVICE void add(const PerRow& sum) {
+    for_each_state([&](int r, int h) { state_[r][h].l += sum[r][h]; });
+  }
+  /// Calls act(r, h) for the row tiles and halves whose rows this lane has a part of.
+  template <class Act>
+  static SACCADE_DEVICE void for_each_state(Act&& act) {
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) {
+      SACCADE_UNROLL
+      for (int h = 0; h < 2; ++h) act(r, h);
+    }
+  }
+
+  /// Adds the weighted values.
+  SACCADE_DEVICE void add_values(ptx::SharedPointer<T> values) {
+    const ptx::SharedPointer<T> mine = values + my_value_;
+    SACCADE_UNROLL
+    for (int j = 0; j < kKeys / 16; ++j) {
+      SACCADE_UNROLL
+      for (int c = 0; c < kDim / 16; ++c) {
+        std::uint32_t v[4];
+        ptx::load_matrices_transposed(v, columns(mine, c) + 16 * j * kDim);
+        SACCADE_UNROLL
+        for (int r = 0; r < kRowTiles; ++r) {
+          ptx::multiply_add<T>(o_[r][2 * c], weights_[r][j], v[0], v[1]);
+          ptx::multiply_add<T>(o_[r][2 * c + 1], weights_[r][j], v[2], v[3]);
+        }
+      }
     }
   }
 
   static SACCADE_DEVICE int lane() { return ptx::lane_index(); }
-  /// Tile::offset within a row, for rows whose number is this lane's modulo 8: half `half` (0 or 1) of column
-  /// block c. The exchange stays within a line of 128 bytes, so lines are a constant apart, and only four
-  /// addresses are alive however many columns there are.
-  static SACCADE_DEVICE int chunk(int c, int half) {
-    return ((half ^ Tile::exchange(lane() % 8)) ^ (2 * (c % 4))) * Tile::kChunk + c / 4 * 64;
+  /// Where a row's first or second eight numbers lie.
+  static SACCADE_DEVICE int place(int row, int half) { return Tile::offset(row, 8 * half); }
+  /// The same for 16 columns further on, c times. The exchange of chunks stays within a line of 128 bytes (64
+  /// where rows are half a line longer), so within one columns differ by bits, lines by a constant, and only
+  /// few addresses are alive however many columns there are.
+  static SACCADE_DEVICE ptx::SharedPointer<T> columns(ptx::SharedPointer<T> mine, int c) {
+    constexpr int kTurn = Tile::kChunks % 8 == 0 ? 4 : 2;
+    return (mine ^ (c % kTurn * 16)) + c / kTurn * kTurn * 16;
   }
 
+  std::uint32_t weights_[kRowTiles][kKeys / 16][4];
   Queries q_[kKeepQueries ? kDim / 16 : 1];
-  ptx::SharedPointer<T> my_query_;  ///< this lane's row of the first 16
+  ptx::SharedPointer<T> queries_;  ///< this warp's
+  int my_key_, my_value_;          ///< where this lane reads in 16 keys, and in 16 values or queries
   std::uint32_t sign_bits_ = 0;
   float o_[kRowTiles][kDim / 8][4] = {};
-  RowState state_[kRowTiles][2];  ///< of rows g and g + 8; l is the sum over this lane's keys until finish()
+  /// Of rows g and g + 8; m is what weights are relative to, l the sum over this lane's keys until finish().
+  ///
+  /// m is a score that the row has seen, not always the largest: as long as no weight leaves the range of f16
+  /// it does not matter, and one that stays spares the maxima, exchanges and multiplications of an online
+  /// softmax.
+  RowState state_[kRowTiles][2];
+  bool based_ = false;  ///< every row of the warp has seen a key
 };
 
 }  // namespace saccade::SACCADE_MACHINE::tile

@@ -53,9 +53,9 @@ Words conversions(const Probe& probe, In in) {
     const auto pair = [&]<class T>(T) {
       return from_float<T>(x).bits | std::uint32_t{from_float<T>(-2 * x).bits} << 16;
     };
-    out.insert(out.end(),
-               {bits(to_float(F16{finite})), bits(to_float(BF16{finite})), from_float<F16>(x).bits,
-                from_float<BF16>(x).bits, pair(F16{}), pair(BF16{}), bits(std::fma(x, x, -x)), bits(x)});
+    out.insert(out.end(), {bits(to_float(F16{finite})), bits(to_float(BF16{finite})), from_float<F16>(x).bits,
+                           from_float<BF16>(x).bits, pair(F16{}), pair(BF16{}), bits(std::fma(x, x, -x)),
+                           bits(out.size() / 8 % 4 == 0 || x > 0.5F ? x : 0.5F)});
   }
   return out;
 }

@@ -1,6 +1,8 @@
 // Probes of what a warp or a block does by itself, on every chip from Ampere on. Included by probes.cu alone.
 #pragma once
 
+#include <limits>
+
 #include "cuda/ptx/barrier.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/ldmatrix.h"
@@ -70,7 +72,8 @@ SACCADE_KERNEL(32, 1) conversions_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   store(out + 4, pack<F16>(x, -2 * x));
   store(out + 5, pack<BF16>(x, -2 * x));
   store(out + 6, bits_of(ptx::fma(x, x, -x)));
-  store(out + 7, bits_of(ptx::from_float<float>(x)));
+  const float other = lane % 4 == 0 ? std::numeric_limits<float>::quiet_NaN() : 0.5F;
+  store(out + 7, bits_of(ptx::larger(ptx::from_float<float>(x), other)));
 }
 
 SACCADE_KERNEL(32, 1) functions_probe(SACCADE_ARGUMENT(Arguments) arguments) {
@@ -95,7 +98,7 @@ SACCADE_KERNEL(32, 1) warp_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   for (int distance = 1; distance < 32; distance *= 2) elected += shuffle_xor(elected, distance);
   const std::uint32_t votes =
       (any_lane(word % 64 == 0) ? 1 : 0) + (any_lane(lane == 9) ? 2 : 0) + (any_lane(false) ? 4 : 0);
-  store(arguments.out + lane, sum);
+  store(arguments.out + lane, static_cast<std::uint32_t>(pinned(static_cast<int>(sum))));
   store(arguments.out + 32 + lane, taken);
   store(arguments.out + 64 + lane, elected);
   store(arguments.out + 96 + lane, votes);
