@@ -248,12 +248,10 @@ def test_random_problems(device, seed):
     if k.shape[-2] != v.shape[-2] or q.shape[-1] != k.shape[-1]:  # some of torch's backends read past the end or crash
         assert isinstance(our_error, RuntimeError), f"seed {seed}"
         return
-    # Without keys one of torch's CUDA backends crashes, and takes the process's GPU with it.
-    crashes = device == "cuda" and k.shape[-2] == 0
-    theirs, their_error = (
-        (None, NotImplementedError()) if crashes else outcome(F.scaled_dot_product_attention, args, options)
-    )
-    if their_error is not None and (crashes or our_error is None):  # a backend that takes less than PyTorch documents
+    if k.shape[-2] == 0:  # on CUDA torch then reads at odd addresses, and the process is done for
+        args = [x if x is None else x.cpu() for x in args]
+    theirs, their_error = outcome(F.scaled_dot_product_attention, args, options)
+    if their_error is not None and our_error is None:  # a backend that takes less than PyTorch documents
         with sdpa_kernel(SDPBackend.MATH):
             theirs, their_error = outcome(F.scaled_dot_product_attention, args, options)
     assert type(our_error) is type(their_error), f"seed {seed}: {our_error!r} where torch gives {their_error!r}"

@@ -81,12 +81,19 @@ SACCADE_DEVICE Index3 block_index() {
 SACCADE_DEVICE Index3 grid_size() {
   return {static_cast<int>(gridDim.x), static_cast<int>(gridDim.y), static_cast<int>(gridDim.z)};
 }
+/// Whether this is compiled for Hopper or a later chip.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr bool kHopper = false;
+#else
+inline constexpr bool kHopper = true;
+#endif
 /// The block's dynamic shared memory, aligned to 1024 bytes.
 SACCADE_DEVICE std::byte* shared_memory() {
   extern __shared__ __align__(1024) std::byte saccade_shared[];
   return saccade_shared;
 }
 #else
+inline constexpr bool kHopper = true;
 SACCADE_DEVICE int thread_index() {
   return static_cast<int>(emu::this_thread().index);
 }

@@ -28,6 +28,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
                               kConfig.bold()>;
   constexpr int kKeys = kConfig.tile_keys;
   constexpr int kGroups = kConfig.key_groups;
+  static_assert(kConfig.keeps_queries() || kGroups == 1, "groups would share queries that a warp may change");
   constexpr int kStages = kConfig.stages;
   const tile::Work work = a.queue.take(a.split.tile());
   using Unit = UnitOf<T, Instance>;

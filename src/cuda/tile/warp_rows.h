@@ -29,15 +29,32 @@ class WarpRows {
   static constexpr int kRows = 16 * kRowTiles;
 
   /// Takes the queries from rows [first_row, first_row + kRows) of a swizzled tile, with the scale's sign.
-  /// Unless kKeepQueries, they must stay there.
+  /// Unless kKeepQueries, they must stay there and be this warp's alone.
   SACCADE_DEVICE void load_queries(ptx::SharedPointer<T> queries, int first_row, ScoreScale scale) {
-    queries_ = queries + ptx::pinned(first_row * kDim);
+    // Pinned where the compiler finds a register for it: at head dim 128 one more or less spills.
+    queries_ = queries + (ptx::kHopper ? ptx::pinned(first_row * kDim) : first_row * kDim);
     my_key_ = ptx::pinned(place(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2));
     my_value_ = ptx::pinned(place(lane() % 16, lane() / 16));
-    sign_bits_ = scale.sign_bits;
     if constexpr (kKeepQueries) {
       SACCADE_UNROLL
-      for (int c = 0; c < kDim / 16; ++c) fetch_queries(q_[c], c);
+      for (int c = 0; c < kDim / 16; ++c) {
+        fetch_queries(q_[c], c);
+        SACCADE_UNROLL
+        for (auto& rows : q_[c]) {
+          SACCADE_UNROLL
+          for (std::uint32_t& pair : rows) pair ^= scale.sign_bits;
+        }
+      }
+    } else if (scale.sign_bits != 0) {  // once, where they lie, instead of at every use
+      SACCADE_NO_UNROLL
+      for (int n = lane(); n < kRows * Tile::kChunks; n += ptx::kWarpThreads) {
+        auto* chunk = reinterpret_cast<ptx::Bytes16*>((queries_ + n * Tile::kChunk).generic());
+        ptx::Bytes16 numbers = ptx::load(chunk);
+        SACCADE_UNROLL
+        for (std::uint32_t& pair : numbers.words) pair ^= scale.sign_bits;
+        ptx::store(chunk, numbers);
+      }
+      ptx::sync_warp();
     }
   }
 
@@ -113,11 +130,8 @@ class WarpRows {
 
   SACCADE_DEVICE void fetch_queries(Queries& q, int c) const {
     SACCADE_UNROLL
-    for (int r = 0; r < kRowTiles; ++r) {
+    for (int r = 0; r < kRowTiles; ++r)
       ptx::load_matrices(q[r], columns(queries_ + my_value_, c) + 16 * r * kDim);
-      SACCADE_UNROLL
-      for (std::uint32_t& pair : q[r]) pair ^= sign_bits_;
-    }
   }
 
   /// The scores of kKeys keys, then their weights, in the registers of the lanes that computed them.
@@ -298,7 +312,6 @@ class WarpRows {
   Queries q_[kKeepQueries ? kDim / 16 : 1];
   ptx::SharedPointer<T> queries_;  ///< this warp's
   int my_key_, my_value_;          ///< where this lane reads in 16 keys, and in 16 values or queries
-  std::uint32_t sign_bits_ = 0;
   float o_[kRowTiles][kDim / 8][4] = {};
   /// Of rows g and g + 8; m is what weights are relative to, l the sum over this lane's keys until finish().
   ///
