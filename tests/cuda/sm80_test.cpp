@@ -209,7 +209,7 @@ TEST_P(Sm80, MovesTheBaseWhenScoresClimb) {
   EXPECT_EQ(fast.shuffles, once * static_cast<unsigned>(steps + c.key_groups));
   const auto product = static_cast<std::uint64_t>(2L * lq * lk * c.dim);
   EXPECT_EQ(slow.matrix_flops, 2 * product);
-  const bool bold = c.many_tiles() && c.row_tiles == 2 && c.general == 0;
+  const bool bold = c.bold() && c.general == 0;
   EXPECT_EQ(fast.matrix_flops, 2 * product + (bold ? product * static_cast<unsigned>(steps - 1) / steps : 0));
 }
 

@@ -60,7 +60,7 @@ cp_async(SACCADE_ARGUMENT(Arguments) a) {
     if (t == tiles.first) rows.load_queries(q, 16 * ptx::warp_index(), a.split_scale);
     const int stage = t % kStages * kTile;
     rows.template attend_tile<kKeys>(k + stage, v + stage, tile::PlainScores{a.span, a.split_scale}, row,
-                                     t * kKeys, tiles.coverage(t));
+                                     t * kKeys, tiles.coverage(t), [] {});
   }
   ptx::wait_copies<0>();
   rows.write(unit.o, a.o.row, row, a.len_q);

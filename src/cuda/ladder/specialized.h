@@ -114,7 +114,7 @@ SACCADE_DEVICE void consume_unit(Ring<kDim>& ring, const Arguments& a, const Uni
     ptx::wait_mbarrier(ring.full + at.stage, at.parity);
     rows.template attend_tile<kKeys>(ring.keys(at.stage), ring.values(at.stage),
                                      tile::PlainScores{a.span, a.split_scale}, row, t * kKeys,
-                                     tiles.coverage(t));
+                                     tiles.coverage(t), [] {});
     ptx::arrive_mbarrier(ring.empty + at.stage);
   }
   rows.write(unit.o, a.o.row, row, a.len_q);

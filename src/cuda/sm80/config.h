@@ -21,9 +21,9 @@ struct Config {
 
   /// Whether queries stay in registers, where they take dim / 4 for 16 rows.
   [[nodiscard]] constexpr bool keeps_queries() const { return row_tiles * dim <= 128; }
-  /// Whether warps are expected to have so many tiles that what helps a tile pays, and what helps the
-  /// beginning does not.
-  [[nodiscard]] constexpr bool many_tiles() const { return key_groups == 1; }
+  /// Whether weights are computed before it is known that none is too large (tile/warp_rows.h): pays where
+  /// warps have many tiles and 32 rows to share each with.
+  [[nodiscard]] constexpr bool bold() const { return row_tiles == 2 && key_groups == 1; }
   [[nodiscard]] constexpr int rows() const { return 16 * row_tiles * row_warps; }
   [[nodiscard]] constexpr int group_threads() const { return 32 * row_warps; }
   [[nodiscard]] constexpr int threads() const { return group_threads() * key_groups; }

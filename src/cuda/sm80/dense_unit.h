@@ -55,8 +55,7 @@ template <class T, class Instance>
 class DenseUnit {
   static constexpr Config kConfig = Instance::kConfig;
 
-  using Copies =
-      tile::RowCopies<T, kConfig.tile_keys, kConfig.dim, kConfig.group_threads(), kConfig.many_tiles()>;
+  using Copies = tile::RowCopies<T, kConfig.tile_keys, kConfig.dim, kConfig.group_threads()>;
 
  public:
   /// What is needed first comes first: every 64 bytes of it are a wait of their own.
@@ -97,11 +96,7 @@ class DenseUnit {
   }
 
   /// Of a head of a batch.
-  SACCADE_DEVICE DenseUnit(const Arguments& a, int batch_and_head)
-      : a_(a),
-        batch_and_head_(batch_and_head),
-        head_(batch_and_head % a.heads_q),
-        batch_(batch_and_head / a.heads_q) {}
+  SACCADE_DEVICE DenseUnit(const Arguments& a, int batch_and_head) : a_(a), batch_and_head_(batch_and_head) {}
 
   [[nodiscard]] SACCADE_DEVICE int len_q() const { return a_.len_q; }
   [[nodiscard]] SACCADE_DEVICE tile::PlainScores scores() const { return a_.scores; }
@@ -110,8 +105,8 @@ class DenseUnit {
   SACCADE_DEVICE void copy_queries(ptx::SharedPointer<T> to, int first, int thread) const {
     constexpr int kThreads = std::min(kConfig.threads(), kConfig.rows() * kConfig.dim / 8);
     if (thread >= kThreads) return;
-    tile::copy_rows<T, kConfig.rows(), kConfig.dim, kThreads, kConfig.many_tiles()>(
-        to, a_.q.rows(batch(), head()), a_.q.row, first, a_.len_q, thread);
+    tile::copy_rows<T, kConfig.rows(), kConfig.dim, kThreads>(to, a_.q.rows(batch(), head()), a_.q.row, first,
+                                                              a_.len_q, thread);
   }
   /// The tiles of a group, one after the other; `first` is the first key of the first one, `thread` the
   /// thread's number in the group.
@@ -167,16 +162,11 @@ class DenseUnit {
   [[nodiscard]] SACCADE_DEVICE const T* keys() const { return a_.k.rows(batch(), head() / a_.group); }
   [[nodiscard]] SACCADE_DEVICE const T* values() const { return a_.v.rows(batch(), head() / a_.group); }
 
-  /// With many tiles one number is kept through them, else two that need no division at the end.
-  [[nodiscard]] SACCADE_DEVICE int batch() const {
-    return kConfig.many_tiles() ? batch_and_head_ / a_.heads_q : batch_;
-  }
-  [[nodiscard]] SACCADE_DEVICE int head() const {
-    return kConfig.many_tiles() ? batch_and_head_ % a_.heads_q : head_;
-  }
+  [[nodiscard]] SACCADE_DEVICE int batch() const { return batch_and_head_ / a_.heads_q; }
+  [[nodiscard]] SACCADE_DEVICE int head() const { return batch_and_head_ % a_.heads_q; }
 
   const Arguments& a_;
-  int batch_and_head_, head_, batch_;
+  int batch_and_head_;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -25,7 +25,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<T, Instance>;
   using Rows = tile::WarpRows<T, kConfig.dim, kConfig.score_keys, kConfig.row_tiles, kConfig.keeps_queries(),
-                              kConfig.many_tiles()>;
+                              kConfig.bold()>;
   constexpr int kKeys = kConfig.tile_keys;
   constexpr int kGroups = kConfig.key_groups;
   static_assert(kConfig.keeps_queries() || kGroups == 1, "groups would share queries that a warp may change");
@@ -67,6 +67,12 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr bool kInHalves = kGroups > 1 && kConfig.score_keys == kKeys;
   constexpr int kOnTheirWay = 2 * (kStages - 2);  // copies of the tiles after this one
   const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
+  const auto wait_for_values = [&] {
+    if constexpr (kInHalves) {
+      ptx::wait_copies<kOnTheirWay + 2>();
+      meet();
+    }
+  };
   Rows rows;
   wait_for_keys();
   ptx::sync_block();  // the queries, and every group's first keys
@@ -82,17 +88,11 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     }
     const int t = some + group;
     fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
-    const bool exists = kGroups == 1 || t < tiles.last;
-    const ptx::SharedPointer<T> keys = ring + take;
-    const ptx::SharedPointer<T> values = keys + Memory::kTile;
-    const int row = first_row + warp_row;
-    if constexpr (kInHalves) {
-      if (exists) rows.weigh_keys(keys, scores, row, t * kKeys, tiles.coverage(t));
-      ptx::wait_copies<kOnTheirWay + 2>();
-      meet();  // the values are here
-      if (exists) rows.add_values(values);
-    } else if (exists) {
-      rows.template attend_tile<kKeys>(keys, values, scores, row, t * kKeys, tiles.coverage(t));
+    if (kGroups == 1 || t < tiles.last) {
+      rows.template attend_tile<kKeys>(ring + take, ring + (take + Memory::kTile), scores,
+                                       first_row + warp_row, t * kKeys, tiles.coverage(t), wait_for_values);
+    } else {
+      wait_for_values();
     }
     take = take == (kStages - 1) * kStage ? 0 : take + kStage;
   }

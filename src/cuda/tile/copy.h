@@ -9,8 +9,7 @@ namespace saccade::SACCADE_MACHINE::tile {
 
 /// How kThreads threads share the copies of a tile of kRows rows of kDim numbers. What tiles have in common
 /// is worked out once.
-/// kManyTiles: there are so many that it pays to keep what they have in common in registers.
-template <class T, int kRows, int kDim, int kThreads, bool kManyTiles>
+template <class T, int kRows, int kDim, int kThreads>
 class RowCopies {
   using Tile = SwizzledTile<kDim>;
   static_assert(kThreads % Tile::kChunks == 0 && kRows * Tile::kChunks % kThreads == 0);
@@ -20,7 +19,7 @@ class RowCopies {
  public:
   /// `thread` is this one's number among those that share the work.
   SACCADE_DEVICE explicit RowCopies(int thread)
-      : to_(kept(Tile::offset(row_of(thread), column_of(thread)))) {}
+      : to_(ptx::pinned(Tile::offset(row_of(thread), column_of(thread)))) {}
 
   /// What this thread copies first of a tile that begins at `tile` and whose rows are `stride` numbers apart.
   static SACCADE_DEVICE const T* source(const T* tile, std::int64_t stride, int thread) {
@@ -43,10 +42,6 @@ class RowCopies {
   }
 
  private:
-  static SACCADE_DEVICE int kept(int x) {
-    if constexpr (kManyTiles) return ptx::pinned(x);
-    return x;
-  }
   static SACCADE_DEVICE int row_of(int thread) { return thread / Tile::kChunks; }
   static SACCADE_DEVICE int column_of(int thread) { return thread % Tile::kChunks * Tile::kChunk; }
   /// Where the n-th copy goes. The exchange of columns repeats every eight rows.
@@ -61,10 +56,10 @@ class RowCopies {
 };
 
 /// Starts the copies of rows [first, first + kRows) of those from `from` on; rows from `len` on become zeros.
-template <class T, int kRows, int kDim, int kThreads, bool kManyTiles = false>
+template <class T, int kRows, int kDim, int kThreads>
 SACCADE_DEVICE void copy_rows(ptx::SharedPointer<T> to, const T* from, std::int64_t row, int first, int len,
                               int thread) {
-  using Copies = RowCopies<T, kRows, kDim, kThreads, kManyTiles>;
+  using Copies = RowCopies<T, kRows, kDim, kThreads>;
   const Copies copies(thread);
   const T* source = Copies::source(from + first * row, row, thread);
   if (first + kRows <= len) {  // nearly always: nothing to ask row by row

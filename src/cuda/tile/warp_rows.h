@@ -20,14 +20,10 @@ namespace saccade::SACCADE_MACHINE::tile {
 /// T: F16 or BF16; kDim: of keys and values; kKeys: whose scores are alive at once; kRowTiles: of 16
 /// rows, which share every key and value that is read from shared memory; kKeepQueries: in registers (kDim /
 /// 4 of them for 16 rows) instead of reading them from shared memory for every kKeys keys.
-template <class T, int kDim, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true,
-          bool kManyTiles = true>
+template <class T, int kDim, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true, bool kBold = false>
 class WarpRows {
   static_assert(kDim % 16 == 0 && kKeys % 16 == 0);
   using Tile = SwizzledTile<kDim>;
-  /// Whether weights are computed before it is known that none is too large: pays where there are many tiles
-  /// and 32 rows to share each with.
-  static constexpr bool kBold = kManyTiles && kRowTiles == 2;
 
  public:
   static constexpr int kRows = 16 * kRowTiles;
@@ -35,15 +31,10 @@ class WarpRows {
   /// Takes the queries from rows [first_row, first_row + kRows) of a swizzled tile, with the scale's sign.
   /// Unless kKeepQueries, they must stay there and be this warp's alone.
   SACCADE_DEVICE void load_queries(ptx::SharedPointer<T> queries, int first_row, ScoreScale scale) {
-    queries_ = queries + first_row * kDim;
-    my_key_ = place(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2);
-    my_value_ = place(lane() % 16, lane() / 16);
-    if constexpr (kManyTiles) {
-      my_key_ = ptx::pinned(my_key_);
-      my_value_ = ptx::pinned(my_value_);
-      // Where the compiler finds a register for it: at head dim 128 one more or less spills.
-      if constexpr (ptx::kHopper) queries_ = queries + ptx::pinned(first_row * kDim);
-    }
+    // Pinned where the compiler finds a register for it: at head dim 128 one more or less spills.
+    queries_ = queries + (ptx::kHopper ? ptx::pinned(first_row * kDim) : first_row * kDim);
+    my_key_ = ptx::pinned(place(lane() / 16 * 8 + lane() % 8, lane() / 8 % 2));
+    my_value_ = ptx::pinned(place(lane() % 16, lane() / 16));
     if constexpr (kKeepQueries) {
       SACCADE_UNROLL
       for (int c = 0; c < kDim / 16; ++c) {
@@ -69,39 +60,20 @@ class WarpRows {
 
   /// Takes in a tile of kTileKeys keys, of which the mask leaves `coverage`, and their values. `change` is
   /// what changes and hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the
-  /// tile's first key.
-  template <int kTileKeys, class Change>
+  /// tile's first key. before_values() is called when the weights are known and the values are about to be
+  /// read, which is once when all scores of the tile are alive at once.
+  template <int kTileKeys, class Change, class Before>
   SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values,
-                                  const Change& change, int row, int first_key, Coverage coverage) {
+                                  const Change& change, int row, int first_key, Coverage coverage,
+                                  Before&& before_values) {
     for (int j = 0; j < kTileKeys; j += kKeys) {
-      weigh_keys(keys + j * kDim, change, row, first_key + j, coverage);
-      add_values(values + j * kDim);
-    }
-  }
-
-  /// The two halves of it for kKeys keys.
-  template <class Change>
-  SACCADE_DEVICE void weigh_keys(ptx::SharedPointer<T> keys, const Change& change, int row, int first_key,
-                                 Coverage coverage) {
-    bool done = false;
-    if constexpr (Change::kPlain && kBold) {
-      if (coverage == Coverage::full && based_) done = weigh_boldly(keys, change.scale.size);
-    }
-    if (!done) weigh_carefully(keys, change, row, first_key, coverage != Coverage::full);
-  }
-  SACCADE_DEVICE void add_values(ptx::SharedPointer<T> values) {
-    SACCADE_UNROLL
-    for (int j = 0; j < kKeys / 16; ++j) {
-      SACCADE_UNROLL
-      for (int c = 0; c < kDim / 16; ++c) {
-        std::uint32_t v[4];
-        ptx::load_matrices_transposed(v, columns(values + my_value_, c) + 16 * j * kDim);
-        SACCADE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(o_[r][2 * c], weights_[r][j], v[0], v[1]);
-          ptx::multiply_add<T>(o_[r][2 * c + 1], weights_[r][j], v[2], v[3]);
-        }
+      bool done = false;
+      if constexpr (Change::kPlain && kBold) {
+        if (coverage == Coverage::full && based_) done = weigh_boldly(keys + j * kDim, change.scale.size);
       }
+      if (!done) weigh_carefully(keys + j * kDim, change, row, first_key + j, coverage != Coverage::full);
+      before_values();
+      add_values(values + j * kDim);
     }
   }
 
@@ -304,6 +276,24 @@ class WarpRows {
     for (int r = 0; r < kRowTiles; ++r) {
       SACCADE_UNROLL
       for (int h = 0; h < 2; ++h) act(r, h);
+    }
+  }
+
+  /// Adds the weighted values.
+  SACCADE_DEVICE void add_values(ptx::SharedPointer<T> values) {
+    const ptx::SharedPointer<T> mine = values + my_value_;
+    SACCADE_UNROLL
+    for (int j = 0; j < kKeys / 16; ++j) {
+      SACCADE_UNROLL
+      for (int c = 0; c < kDim / 16; ++c) {
+        std::uint32_t v[4];
+        ptx::load_matrices_transposed(v, columns(mine, c) + 16 * j * kDim);
+        SACCADE_UNROLL
+        for (int r = 0; r < kRowTiles; ++r) {
+          ptx::multiply_add<T>(o_[r][2 * c], weights_[r][j], v[0], v[1]);
+          ptx::multiply_add<T>(o_[r][2 * c + 1], weights_[r][j], v[2], v[3]);
+        }
+      }
     }
   }
 
