@@ -53,7 +53,7 @@ TEST_P(Ladder, IsRightWhateverTheOrder) {
 TEST_P(Ladder, IsRightForRandomLengths) {
   std::mt19937 random(5);
   const auto up_to = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const std::string shape = fmt::format(
         "b{} h{} lq{} lk{} d{} f16{}{}", 1 + up_to(2), up_to(2) == 0 ? "1" : "4/2", 1 + up_to(140),
         1 + up_to(300), up_to(2) == 0 ? 64 : 128, up_to(2) == 0 ? "" : " causal", up_to(2) == 0 ? "" : " br");

@@ -19,8 +19,8 @@ struct SharedPointer {
     moved.address += static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T));
     return moved;
   }
-  /// Where it points when these bits of the distance from shared memory's begin are turned over: with
-  /// addresses that have zeros there, an addition without a carry.
+  /// Where it points when these bits of the address are turned over, as a swizzle does. What the distance is
+  /// counted from must be aligned beyond them.
   SACCADE_DEVICE SharedPointer operator^(int count) const {
     SharedPointer moved = *this;
     moved.address ^= static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(sizeof(T));

@@ -30,7 +30,7 @@ struct Shared {
     return reinterpret_cast<float*>(ptx::shared_memory()) +
            (group * kConfig.rows() + row) * kConfig.partial_stride();
   }
-  /// Maximum and sum of a row in a group.
+  /// What a row's weights are relative to in a group, and their sum.
   static SACCADE_DEVICE ptx::Bytes8* state(int group, int row) {
     constexpr std::size_t kStates = sizeof(ptx::Bytes8) * kConfig.key_groups * kConfig.rows();
     return reinterpret_cast<ptx::Bytes8*>(ptx::shared_memory() + (kConfig.shared_bytes() - kStates)) +

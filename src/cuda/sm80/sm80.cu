@@ -77,6 +77,7 @@ const Entry* choose(const Problem& p, const Machine& machine) {
     if (a.rows() != b.rows()) return (a.rows() > b.rows()) == a_fills;
     const auto idle = [&](const Config& c) { return c.key_groups * c.tile_keys > p.len_kv; };
     if (idle(a) != idle(b)) return idle(b);
+    if (a.threads() == b.threads()) return false;
     return (a.threads() > b.threads()) == (blocks_of(p, a) <= machine.multiprocessors);
   };
   for (const Entry& entry : kEntries) {

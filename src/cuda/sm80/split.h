@@ -15,7 +15,7 @@ using saccade::sm80::Config;
 struct Split {
   tile::Divisor count;                ///< blocks that share the keys of a tile of queries
   float* sums = nullptr;              ///< [tile of queries][block][row][column]: of weighted values
-  ptx::Bytes8* states = nullptr;      ///< [tile of queries][block][row]: maximum and sum of weights
+  ptx::Bytes8* states = nullptr;      ///< [tile of queries][block][row]: base and sum of weights
   std::uint64_t* arrivals = nullptr;  ///< [tile of queries]
 
   /// The most blocks that an arrival counts.

@@ -13,6 +13,7 @@ inline constexpr float kLargest = std::numeric_limits<float>::max();
 inline constexpr float kLog2e = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.693147180559945309417F;
 
+/// The larger number; b if one of them is NaN. (ptx::larger is one instruction, and the other one then.)
 SACCADE_DEVICE float larger(float a, float b) {
   return a > b ? a : b;
 }

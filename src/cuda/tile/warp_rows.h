@@ -19,7 +19,8 @@ namespace saccade::SACCADE_MACHINE::tile {
 
 /// T: F16 or BF16; kDim: of keys and values; kKeys: whose scores are alive at once; kRowTiles: of 16
 /// rows, which share every key and value that is read from shared memory; kKeepQueries: in registers (kDim /
-/// 4 of them for 16 rows) instead of reading them from shared memory for every kKeys keys.
+/// 4 of them for 16 rows) instead of reading them from shared memory for every kKeys keys; kBold: weights are
+/// computed before it is known that none is too large, which pays with many tiles.
 template <class T, int kDim, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true, bool kBold = false>
 class WarpRows {
   static_assert(kDim % 16 == 0 && kKeys % 16 == 0);
@@ -134,7 +135,7 @@ class WarpRows {
       ptx::load_matrices(q[r], columns(queries_ + my_value_, c) + 16 * r * kDim);
   }
 
-  /// The scores of kKeys keys, then their weights, in the registers of the lanes that computed them.
+  /// The scores of kKeys keys, in the registers of the lanes that computed them.
   using Scores = float[kRowTiles][kKeys / 8][4];
 
   /// The sum of a lane's weights of kKeys keys is this at most: far from f16's end.
@@ -232,7 +233,7 @@ class WarpRows {
         odd = ptx::larger(odd, s[r][n][2 * h + 1]);
       }
       largest[r][h] = ptx::larger(even, odd) * scale;
-      far = far || largest[r][h] > state_[r][h].m + kSlack;
+      far = far || largest[r][h] - state_[r][h].m > kSlack;  // not m + kSlack, which may round up
     });
     if (ptx::any_lane(far)) raise(largest);
     PerRow sum = {};
