@@ -323,7 +323,7 @@ TEST(Sm80Planner, SharesOutTheKeysOfSmallGrids) {
 
 // Where floats are 16 apart, what is added to a base may round up: a weight of 2^16 would be infinite in f16.
 TEST(Sm80Base, MovesWhereNumbersAreFarApart) {
-  Problem problem = parse_problem("b1 h1 lq16 lk192 d64 f16 bias32=k").value();
+  const Problem problem = parse_problem("b1 h1 lq16 lk192 d64 f16 bias32=k").value();
   const CaseData data(problem, 1);
   auto* bias = static_cast<float*>(const_cast<void*>(data.tensors().mask));
   auto* q = static_cast<F16*>(const_cast<void*>(data.tensors().q));
