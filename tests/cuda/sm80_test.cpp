@@ -155,7 +155,8 @@ TEST_P(Sm80, HasNoBankConflicts) {
   }
 }
 
-/// What one launch counts when the keys' scores are these, the same for every query.
+/// What one launch counts when the keys' scores are these, the same for every query. Its results must be
+/// right.
 emu::Counters counted(const Named& instance, int lq, std::span<const float> scores) {
   const int dim = instance.config.dim;
   const auto lk = static_cast<int>(scores.size());
@@ -169,6 +170,17 @@ emu::Counters counted(const Named& instance, int lq, std::span<const float> scor
   const Result<Prepared> prepared =
       find_emulated("sm80")->prepare(problem, emulated_machine(), instance.text + " split=1");
   EXPECT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
+  std::vector<F16> expected(static_cast<std::size_t>(lq) * dim);
+  Tensors reference = data.tensors();
+  reference.o = expected.data();
+  EXPECT_TRUE(attend(problem, reference, {.kernel = "cpu_reference"}).ok());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const float found = to_float(numbers(data.tensors().o)[i]);
+    if (!(std::abs(found - to_float(expected[i])) < 5e-3F)) {  // NaN is not below either
+      ADD_FAILURE() << "number " << i << " is " << found << " instead of " << to_float(expected[i]);
+      break;
+    }
+  }
   return session.counters();
 }
 
