@@ -4,13 +4,15 @@
 #include "cuda/ladder/rungs.h"
 #include "cuda/reference/reference.h"
 #include "cuda/sm80/sm80.h"
+#include "cuda/sm90/sm90.h"
 
 namespace saccade::SACCADE_MACHINE {
 
 std::span<const Kernel* const> kernels() {
-  // The family first; the rungs by the times of evidence/h200/ladder.json. cuBLAS comes after the fused
+  // The families first; the rungs by the times of evidence/h200/ladder.json. cuBLAS comes after the fused
   // rungs: it wants memory for all scores.
-  static const std::array kRows = {&sm80_forward(),
+  static const std::array kRows = {&sm90_forward(),
+                                   &sm80_forward(),
                                    &ladder::ladder_cp_async(),
                                    &ladder::ladder_warp_specialized(),
                                    &ladder::ladder_persistent(),

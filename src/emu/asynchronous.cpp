@@ -141,6 +141,9 @@ void Cluster::complete_phase_if_due(Mbarrier& state) {
 void Thread::check_initialised(const Mbarrier& barrier, const Where& where) const {
   if (barrier.phase > 0) return;
   const std::uint32_t agent = barrier.init_thread / kWarpThreads;
+  if (barrier.init_thread < warp.known_fences.size() &&
+      warp.known_fences[barrier.init_thread] > barrier.init_stamp)
+    return;
   if (agent != warp.agent && warp.clock[agent] < barrier.released[agent]) {
     fail(fmt::format("uses an mbarrier that thread {} initialised, with nothing that orders the two",
                      barrier.init_thread),

@@ -24,8 +24,6 @@ void Thread::copy_to_mbarrier(std::byte* to, std::size_t bytes, std::uint64_t* b
       home->shadow->begin_copy(offset, bytes, actor(where), state.agent, state.phase + 1, true);
   if (!complaint.empty()) fail(complaint, where);
   std::memset(to, kPoisonByte, bytes);
-  cluster.counters.copied_bytes += bytes;
-  cluster.counters.bulk_bytes += bytes;
   ++state.copies;
   cluster.defer([this, to, bytes, home, offset, where, &state, produce = std::move(produce)] {
     require(home->live > 0, "a copy that it started arrives at a block that has ended", where);
@@ -106,9 +104,23 @@ void Thread::load_bulk(void* to, const void* from, std::size_t bytes, std::uint6
   require(owner(to) == owner(barrier), "a bulk copy to another block than its mbarrier's", where);
   if (const std::string complaint = block.cluster.memory.read(from, bytes); !complaint.empty())
     fail(complaint, where);
+  block.cluster.counters.copied_bytes += bytes;
+  block.cluster.counters.bulk_bytes += bytes;
   copy_to_mbarrier(
       static_cast<std::byte*>(to), bytes, barrier,
       [from, bytes](std::byte* here) { std::memcpy(here, from, bytes); }, where);
+}
+
+void Thread::store_to_mbarrier(void* to, std::span<const std::uint32_t> words, std::uint64_t* barrier,
+                               const Where& where) {
+  check_aligned(*this, to, words.size_bytes(), "an asynchronous store to an address", where);
+  require(owner(to) == owner(barrier), "an asynchronous store to another block than its mbarrier's", where);
+  copy_to_mbarrier(
+      static_cast<std::byte*>(to), words.size_bytes(), barrier,
+      [kept = std::vector(words.begin(), words.end())](std::byte* here) {
+        std::memcpy(here, kept.data(), kept.size() * sizeof kept.front());
+      },
+      where);
 }
 
 void Thread::load_tensor(void* to, const TensorMap& map, const std::int32_t* at, std::uint64_t* barrier,
@@ -131,6 +143,8 @@ void Thread::load_tensor(void* to, const TensorMap& map, const std::int32_t* at,
     if ((mask >> home->rank & 1U) == 0) continue;
     auto* its_barrier = reinterpret_cast<std::uint64_t*>(home->shared.data() + barrier_offset);
     std::byte* shared = home->shared.data();
+    cluster.counters.copied_bytes += map.box_bytes();
+    cluster.counters.bulk_bytes += map.box_bytes();
     copy_to_mbarrier(
         shared + offset, map.box_bytes(), its_barrier,
         [shared, offset, map, corner](std::byte*) {

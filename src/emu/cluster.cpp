@@ -72,6 +72,7 @@ Cluster::Cluster(const Shape& its_shape, const GlobalMemory& its_memory, const O
       warps(its_shape.cluster * (its_shape.block / kWarpThreads)),
       fences(std::size_t{its_shape.cluster} * its_shape.block),
       mbarrier_fences(fences.size()),
+      arrived_fences(fences.size()),
       thread_main_(thread_main),
       random_(mix(its_options.seed) ^ mix(~its_number)),
       timing_(static_cast<Timing>(random_() % 3)),

@@ -204,6 +204,7 @@ void Thread::arrive_cluster(bool release, const Where& where) {
   barrier.expected = block.cluster.shape.cluster * block.cluster.shape.block;
   ++cluster_arrivals;
   if (lane == 0) ++block.cluster.counters.cluster_barriers;
+  block.cluster.arrived_fences[id] = block.cluster.mbarrier_fences[id];
   arrive_at(barrier, warp, block.cluster, release);
 }
 
@@ -216,6 +217,9 @@ void Thread::wait_cluster(const Where& where) {
   } else {
     warp.acquire(barrier.released);
   }
+  warp.known_fences.resize(block.cluster.arrived_fences.size());
+  for (std::size_t n = 0; n < warp.known_fences.size(); ++n)
+    warp.known_fences[n] = std::max(warp.known_fences[n], block.cluster.arrived_fences[n]);
 }
 
 void Thread::fence_proxy() {

@@ -41,6 +41,9 @@ struct Warp {
   Block* block = nullptr;
   WarpTraffic traffic;
   std::uint32_t bulk_stores = 0;  ///< started so far
+  /// Of each thread of the cluster, the last fence of mbarriers before a cluster barrier that this warp
+  /// passed: even a relaxed arrival shows what such a fence covers.
+  std::vector<std::uint32_t> known_fences;
 
   /// Lanes that wait for each other at one instruction.
   struct Meeting {
@@ -200,6 +203,9 @@ class Thread {
   void load_bulk(void* to, const void* from, std::size_t bytes, std::uint64_t* barrier, const Where& where);
   void load_tensor(void* to, const TensorMap& map, const std::int32_t* at, std::uint64_t* barrier,
                    std::uint32_t mask, const Where& where);
+  /// A few words to shared memory of the cluster, which complete on an mbarrier of the same block.
+  void store_to_mbarrier(void* to, std::span<const std::uint32_t> words, std::uint64_t* barrier,
+                         const Where& where);
   void store_bulk(void* to, const void* from, std::size_t bytes, const Where& where);
   void store_tensor(const TensorMap& map, const std::int32_t* at, const void* from, const Where& where);
   void commit_stores();
@@ -307,6 +313,7 @@ class Cluster {
   CountingBarrier barrier;
   std::vector<std::uint32_t> fences;           ///< stamp of each thread's last proxy fence
   std::vector<std::uint32_t> mbarrier_fences;  ///< and of its last fence of mbarriers, either kind
+  std::vector<std::uint32_t> arrived_fences;   ///< the same when it last arrived at the cluster's barrier
   Counters counters;
 
  private:

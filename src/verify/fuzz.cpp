@@ -6,6 +6,7 @@ namespace saccade {
 namespace {
 
 constexpr std::size_t kMaxFailures = 10;
+constexpr std::uint64_t kMaxDraws = 5000;
 
 FuzzFailure shrunk(const Problem& problem, const FuzzTarget& target, const Verdict& verdict,
                    const VerifyOptions& options) {
@@ -31,7 +32,12 @@ FuzzResult fuzz_targets(std::int64_t count, std::uint64_t seed, const std::vecto
   FuzzResult result;
   for (std::int64_t n = 0; n < count && result.failures.size() < kMaxFailures; ++n) {
     const VerifyOptions options{.seed = seed * 1'000'000 + static_cast<std::uint64_t>(n)};
-    const Problem problem = random_problem(options.seed);
+    const auto accepted = [&](const Problem& p) {
+      return std::ranges::any_of(targets, [&](const FuzzTarget& target) { return target.accepts(p); });
+    };
+    Problem problem = random_problem(options.seed);
+    for (std::uint64_t draw = 1; draw < kMaxDraws && !accepted(problem); ++draw)
+      problem = random_problem(options.seed + draw * 1'000'000'007);
     std::vector<const FuzzTarget*> accepting;
     std::vector<NamedRunner> runners;
     for (const FuzzTarget& target : targets) {

@@ -41,8 +41,9 @@ struct FuzzTarget {
   Runner runner;
 };
 
-/// Verifies `count` random problems on every target that accepts them; stops early after ten failures.
-/// Problem n has the seed `seed` * 1'000'000 + n. `progress` (may be empty) is told the number done so far.
+/// Verifies `count` random problems on every target that accepts them; stops early after ten failures. What
+/// no target accepts is drawn again, as often as it takes (up to 5000 times). Problem n has the seed `seed` *
+/// 1'000'000 + n. `progress` (may be empty) is told the number done so far.
 [[nodiscard]] FuzzResult fuzz_targets(std::int64_t count, std::uint64_t seed,
                                       const std::vector<FuzzTarget>& targets,
                                       const std::function<void(std::int64_t done)>& progress = {});

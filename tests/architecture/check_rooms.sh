@@ -42,6 +42,7 @@ declare -A sees=(
   [src/cuda/ceilings]='cuda/(ceilings|launch|ptx|tile)/.*'
   [src/cuda/reference]='(core|cuda/(launch|ptx|tile|reference))/.*'
   [src/cuda/sm80]='(core|cuda/(launch|ptx|tile|sm80))/.*'
+  [src/cuda/sm90]='(core|cuda/(launch|ptx|tile|sm90))/.*'
   [src/cuda/ladder]='(core|cuda/(launch|ptx|tile|ladder))/.*'
   [src/verify]='(core|cpu|emu|plan|verify)/.*|cuda/kernels\.h|cuda/launch/runtime\.h'
   [src/measure]='(core|measure)/.*|build_commit\.h'

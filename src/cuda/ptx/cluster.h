@@ -2,6 +2,8 @@
 #pragma once
 
 #include "cuda/ptx/machine.h"
+#include "cuda/ptx/mbarrier.h"
+#include "cuda/ptx/memory.h"
 #ifdef __CUDACC__
 #include <cuda/ptx>
 #endif
@@ -26,16 +28,17 @@ SACCADE_DEVICE int cluster_size() {
 #endif
 }
 /// Arrives at the barrier of all threads of the cluster; what came before is seen after the others' waits.
+/// This and the two below: by all lanes of a warp together.
 SACCADE_DEVICE void arrive_cluster() {
-  SACCADE_SINCE_SM90(cuda::ptx::barrier_cluster_arrive(cuda::ptx::sem_release));
+  SACCADE_SINCE_SM90(asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"));
 }
 /// Arrives without ordering memory.
 SACCADE_DEVICE void arrive_cluster_relaxed() {
-  SACCADE_SINCE_SM90(cuda::ptx::barrier_cluster_arrive(cuda::ptx::sem_relaxed));
+  SACCADE_SINCE_SM90(asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"));
 }
 /// Waits for all threads of the cluster to arrive.
 SACCADE_DEVICE void wait_cluster() {
-  SACCADE_SINCE_SM90(cuda::ptx::barrier_cluster_wait(cuda::ptx::sem_acquire));
+  SACCADE_SINCE_SM90(asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"));
 }
 /// Where the same object of shared memory lies in block `rank`. For load() and store().
 template <class T>
@@ -48,6 +51,24 @@ SACCADE_DEVICE T* in_block(T* pointer, int rank) {
   __trap();
   return pointer;
 #endif
+}
+namespace detail {
+/// Where something of this block's shared memory lies in block `rank`.
+SACCADE_DEVICE std::uint32_t address_in_block(std::uint32_t address, int rank) {
+  std::uint32_t there = 0;
+  SACCADE_SINCE_SM90(asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank)));
+  return there;
+}
+}  // namespace detail
+/// Stores 16 bytes to the same place of block `rank`, where they count as bytes of the barrier at the
+/// same place as `barrier`: who waits for its phase sees them. Nobody has to fence or arrive.
+SACCADE_DEVICE void store_to_block(Bytes16* to, const Bytes16& value, Mbarrier* barrier, int rank) {
+  SACCADE_SINCE_SM90(asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, "
+      "[%1];" ::"r"(detail::address_in_block(SharedPointer(to).address, rank)),
+      "r"(detail::address_in_block(SharedPointer(barrier).address, rank)), "r"(value.words[0]),
+      "r"(value.words[1]), "r"(value.words[2]), "r"(value.words[3])
+      : "memory"));
 }
 #else
 SACCADE_DEVICE int cluster_rank() {
@@ -68,6 +89,13 @@ SACCADE_DEVICE void wait_cluster(SACCADE_ONLY_WHERE) {
 template <class T>
 SACCADE_DEVICE T* in_block(T* pointer, int rank SACCADE_WHERE) {
   return emu::this_thread().peer_address(pointer, static_cast<std::uint32_t>(rank), where);
+}
+SACCADE_DEVICE void store_to_block(Bytes16* to, const Bytes16& value, Mbarrier* barrier,
+                                   int rank SACCADE_WHERE) {
+  emu::Thread& thread = emu::this_thread();
+  const auto there = static_cast<std::uint32_t>(rank);
+  thread.store_to_mbarrier(thread.peer_address(to, there, where), value.words,
+                           thread.peer_address(barrier, there, where), where);
 }
 #endif
 

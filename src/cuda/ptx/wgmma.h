@@ -81,12 +81,21 @@ namespace detail {
 #define SACCADE_WGMMA_PLACES_32 \
   SACCADE_WGMMA_PLACES_16       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SACCADE_WGMMA_PLACES_40 \
+  SACCADE_WGMMA_PLACES_32       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define SACCADE_WGMMA_PLACES_48 \
   SACCADE_WGMMA_PLACES_32       \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define SACCADE_WGMMA_PLACES_64 \
   SACCADE_WGMMA_PLACES_48       \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SACCADE_WGMMA_PLACES_80 \
+  SACCADE_WGMMA_PLACES_64       \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define SACCADE_WGMMA_PLACES_88 \
+  SACCADE_WGMMA_PLACES_80       \
+  ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define SACCADE_WGMMA_PLACES_96                                                      \
   SACCADE_WGMMA_PLACES_64                                                            \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79" \
@@ -103,8 +112,11 @@ namespace detail {
 #define SACCADE_WGMMA_D_8 SACCADE_WGMMA_FOUR(0), SACCADE_WGMMA_FOUR(4)
 #define SACCADE_WGMMA_D_16 SACCADE_WGMMA_SIXTEEN(0)
 #define SACCADE_WGMMA_D_32 SACCADE_WGMMA_D_16, SACCADE_WGMMA_SIXTEEN(16)
+#define SACCADE_WGMMA_D_40 SACCADE_WGMMA_D_32, SACCADE_WGMMA_FOUR(32), SACCADE_WGMMA_FOUR(36)
 #define SACCADE_WGMMA_D_48 SACCADE_WGMMA_D_32, SACCADE_WGMMA_SIXTEEN(32)
 #define SACCADE_WGMMA_D_64 SACCADE_WGMMA_D_48, SACCADE_WGMMA_SIXTEEN(48)
+#define SACCADE_WGMMA_D_80 SACCADE_WGMMA_D_64, SACCADE_WGMMA_SIXTEEN(64)
+#define SACCADE_WGMMA_D_88 SACCADE_WGMMA_D_80, SACCADE_WGMMA_FOUR(80), SACCADE_WGMMA_FOUR(84)
 #define SACCADE_WGMMA_D_96 SACCADE_WGMMA_D_64, SACCADE_WGMMA_SIXTEEN(64), SACCADE_WGMMA_SIXTEEN(80)
 #define SACCADE_WGMMA_D_128 SACCADE_WGMMA_D_96, SACCADE_WGMMA_SIXTEEN(96), SACCADE_WGMMA_SIXTEEN(112)
 /// One product with A in shared memory, and one with A in registers. p0.. are the numbers of the operands
@@ -150,8 +162,11 @@ SACCADE_WGMMA(8, 4, 4, 5, 6, 7, 8, 9, 10)
 SACCADE_WGMMA(16, 8, 8, 9, 10, 11, 12, 13, 14)
 SACCADE_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
 SACCADE_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
+SACCADE_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
 SACCADE_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
 SACCADE_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70)
+SACCADE_WGMMA(160, 80, 80, 81, 82, 83, 84, 85, 86)
+SACCADE_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94)
 SACCADE_WGMMA(192, 96, 96, 97, 98, 99, 100, 101, 102)
 SACCADE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef SACCADE_WGMMA
@@ -203,8 +218,9 @@ float number_of(std::uint16_t bits) {
 }
 template <class T, int kColumns>
 emu::MatrixProduct product_of(float* d, std::uint64_t b, Major major, bool accumulate) {
-  static_assert(kColumns == 8 || kColumns == 16 || kColumns == 32 || kColumns == 64 || kColumns == 96 ||
-                kColumns == 128 || kColumns == 192 || kColumns == 256);
+  static_assert(kColumns == 8 || kColumns == 16 || kColumns == 32 || kColumns == 64 || kColumns == 80 ||
+                kColumns == 96 || kColumns == 128 || kColumns == 160 || kColumns == 176 || kColumns == 192 ||
+                kColumns == 256);
   emu::MatrixProduct product;
   product.d = d;
   product.columns = kColumns;

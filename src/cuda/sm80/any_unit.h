@@ -13,7 +13,7 @@ class AnyUnit {
 
  public:
   struct Arguments {
-    Queue queue;
+    tile::Queue queue;
     Split split;
     Problem p;
     Tensors t;
@@ -26,7 +26,7 @@ class AnyUnit {
 
   static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
     return Arguments{
-        .queue = Queue::of(p, kConfig),
+        .queue = tile::Queue::of(p, kConfig.rows()),
         .split = split,
         .p = p,
         .t = t,
@@ -49,7 +49,7 @@ class AnyUnit {
   [[nodiscard]] SACCADE_DEVICE int len_q() const { return len_q_; }
   [[nodiscard]] SACCADE_DEVICE tile::AnyScores<T> scores() const {
     const int diagonal = a_.p.alignment == Alignment::bottom_right ? len_kv_ - len_q_ : 0;
-    return {a_.p, a_.t, batch_, head_, len_q_, span_of(a_.p, len_kv_, diagonal), a_.scale};
+    return {a_.p, a_.t, batch_, head_, len_q_, tile::span_of(a_.p, len_kv_, diagonal), a_.scale};
   }
 
   SACCADE_DEVICE void copy_queries(ptx::SharedPointer<T> to, int first, int thread) const {

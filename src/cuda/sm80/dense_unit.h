@@ -9,38 +9,11 @@
 #include "cuda/sm80/split.h"
 #include "cuda/tile/copy.h"
 #include "cuda/tile/divisor.h"
-#include "cuda/tile/scheduler.h"
+#include "cuda/tile/queue.h"
 #include "cuda/tile/scores.h"
 #include "cuda/tile/tensor.h"
 
 namespace saccade::SACCADE_MACHINE::sm80 {
-
-/// The tiles of queries that a launch has.
-struct Queue {
-  tile::Divisor tiles;         ///< in a head
-  tile::Divisor heads;         ///< of all batches
-  bool longest_first = false;  ///< the tiles of a head differ in length
-
-  static Queue of(const Problem& p, const Config& c) {
-    return {.tiles = tile::Divisor::of(static_cast<int>((p.len_q + c.rows() - 1) / c.rows())),
-            .heads = tile::Divisor::of(static_cast<int>(p.batch * p.heads_q)),
-            .longest_first = p.causal || p.window_right < tile::KeySpan::kFar};
-  }
-  [[nodiscard]] int size() const { return static_cast<int>(tiles) * static_cast<int>(heads); }
-  [[nodiscard]] SACCADE_DEVICE tile::Work take(int number) const {
-    return longest_first ? tile::longest_first(number, tiles, heads) : tile::head_by_head(number, tiles);
-  }
-};
-
-/// The keys that the problem's mask leaves to each row of a sequence.
-SACCADE_BOTH tile::KeySpan span_of(const Problem& p, std::int64_t len_kv, std::int64_t diagonal) {
-  constexpr std::int64_t kFar = tile::KeySpan::kFar;
-  const std::int64_t right = p.causal ? 0 : p.window_right;
-  return {.len_kv = static_cast<int>(len_kv),
-          .diagonal = static_cast<int>(diagonal),
-          .left = static_cast<int>(p.window_left < kFar ? p.window_left : kFar),
-          .right = static_cast<int>(right < kFar ? right : kFar)};
-}
 
 /// Eight numbers to their 16 bytes.
 template <class T>
@@ -60,7 +33,7 @@ class DenseUnit {
  public:
   /// What is needed first comes first: every 64 bytes of it are a wait of their own.
   struct Arguments {
-    Queue queue;
+    tile::Queue queue;
     int len_q;
     Split split;
     tile::Divisor heads_q;
@@ -79,20 +52,21 @@ class DenseUnit {
       return tile::Tensor4<std::remove_pointer_t<decltype(data)>>{data, s.batch, s.head, s.row};
     };
     const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
-    return Arguments{.queue = Queue::of(p, kConfig),
-                     .len_q = static_cast<int>(p.len_q),
-                     .split = split,
-                     .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
-                     .group = tile::Divisor::of(static_cast<int>(p.group())),
-                     .scores = {span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
-                     .q = tensor(static_cast<const T*>(t.q), p.q),
-                     .k = tensor(static_cast<const T*>(t.k), p.k),
-                     .v = tensor(static_cast<const T*>(t.v), p.v),
-                     .o = tensor(static_cast<T*>(t.o), p.o),
-                     .lse = p.lse ? t.lse : nullptr,
-                     .lse_batch = p.lse_strides.batch,
-                     .lse_head = p.lse_strides.head,
-                     .lse_row = p.lse_strides.row};
+    return Arguments{
+        .queue = tile::Queue::of(p, kConfig.rows()),
+        .len_q = static_cast<int>(p.len_q),
+        .split = split,
+        .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
+        .group = tile::Divisor::of(static_cast<int>(p.group())),
+        .scores = {tile::span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
+        .q = tensor(static_cast<const T*>(t.q), p.q),
+        .k = tensor(static_cast<const T*>(t.k), p.k),
+        .v = tensor(static_cast<const T*>(t.v), p.v),
+        .o = tensor(static_cast<T*>(t.o), p.o),
+        .lse = p.lse ? t.lse : nullptr,
+        .lse_batch = p.lse_strides.batch,
+        .lse_head = p.lse_strides.head,
+        .lse_row = p.lse_strides.row};
   }
 
   /// Of a head of a batch.

@@ -246,12 +246,17 @@ Words cluster(const Probe& probe, In in) {
     set_half(box, byte / 2, index < 0 ? 0 : half(in, static_cast<std::size_t>(index)));
   });
   for (std::size_t rank = 0; rank < 2; ++rank) {
-    std::uint32_t* its = out.data() + 1152 * rank;
+    std::uint32_t* its = out.data() + 1408 * rank;
     for (std::size_t n = 0; n < 64; ++n) {
       its[n] = in[64 * (1 - rank) + (n ^ 1)];
       its[64 + n] = in[64 * (1 - rank) + 63 - n] + 5;
     }
     std::copy(box.begin(), box.end(), its + 128);
+    for (std::size_t n = 0; n < 64; ++n) {
+      const std::uint32_t word = in[64 * (1 - rank) + (n ^ 7)];
+      const std::uint32_t parcel[] = {word, word + 1, word ^ 2, word * 3};
+      std::copy(std::begin(parcel), std::end(parcel), its + 1152 + 4 * n);
+    }
   }
   return out;
 }

@@ -95,7 +95,7 @@ std::vector<Row> all_rows() {
                            row_of("wmma_transposed", wmma_probe<true>, 32, 768, 512, 80),
                            row_of("mbarrier", mbarrier_probe, 64, 192, 192, 80),
                            row_of("bulk", bulk_probe, 64, 64, 64, 90),
-                           row_of("cluster", cluster_probe, 64, 1024, 2 * (128 + 1024), 90),
+                           row_of("cluster", cluster_probe, 64, 1024, 2 * (128 + 1024 + 256), 90),
                            row_of("registers", registers_probe, 256, 256, 256, 90),
                            row_of("dependent", dependent_probe, 32, 32, 32, 90)};
   for (Row& row : rows) {

@@ -87,8 +87,8 @@ tensor_store_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   }
 }
 
-// Two blocks: each reads the other's memory, writes into it and arrives at its barrier; then block 0 loads a
-// box (32 rows of 64 numbers) into both.
+// Two blocks: each reads the other's memory, writes into it and arrives at its barrier, or lets what it
+// writes count there; and block 0 loads a box (32 rows of 64 numbers) into both.
 SACCADE_KERNEL(64, 1) cluster_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   auto* box = reinterpret_cast<std::uint32_t*>(shared_memory());
   auto* words = reinterpret_cast<std::uint32_t*>(shared_memory() + 4096);
@@ -100,13 +100,17 @@ SACCADE_KERNEL(64, 1) cluster_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   if (thread == 0) {
     init_mbarrier(barriers, 64);
     init_mbarrier(barriers + 1, 1);
+    init_mbarrier(barriers + 2, 1);
+    arrive_and_expect_bytes(barriers + 2, 64 * 16);
     fence_mbarrier_init();
   }
   const std::uint32_t word = load(arguments.in + 64 * rank + thread);
   store(words + thread, word);
   arrive_cluster();
   wait_cluster();
-  std::uint32_t* out = arguments.out + (128 + 1024) * rank;
+  std::uint32_t* out = arguments.out + (128 + 1024 + 256) * rank;
+  auto* parcels = reinterpret_cast<Bytes16*>(shared_memory() + 6144);
+  store_to_block(parcels + thread, {{word, word + 1, word ^ 2, word * 3}}, barriers + 2, other);
   store(out + thread, load(in_block(words + (thread ^ 1), other)));
   store(in_block(gifts + thread, other), word + 5);
   arrive_remote_mbarrier(barriers, other);
@@ -119,6 +123,8 @@ SACCADE_KERNEL(64, 1) cluster_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   }
   wait_mbarrier(barriers + 1, 0);
   for (int n = thread; n < 1024; n += 64) store(out + 128 + n, load(box + n));
+  wait_mbarrier(barriers + 2, 0);
+  store(reinterpret_cast<Bytes16*>(out + 1152) + thread, load(parcels + (thread ^ 7)));
   arrive_cluster_relaxed();
   wait_cluster();
 }

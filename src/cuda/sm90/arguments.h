@@ -1,0 +1,99 @@
+// What a launch is about: tensor maps of the inputs, where outputs go, and which tiles there are.
+#pragma once
+
+#include "cuda/launch/accept.h"
+#include "cuda/launch/tensor_map.h"
+#include "cuda/sm90/shared.h"
+#include "cuda/tile/queue.h"
+#include "cuda/tile/scores.h"
+#include "cuda/tile/tensor.h"
+
+namespace saccade::SACCADE_MACHINE::sm90 {
+
+/// What is needed first comes first: every 64 bytes of it are a wait of their own.
+template <class T>
+struct Arguments {
+  tile::Divisor group;  ///< query heads to a key head
+  int len_q;
+  tile::PlainScores scores;
+  int dim_v;
+  tile::Queue queue;
+  tile::Divisor heads_q;
+  tile::Tensor4<T> o;
+  float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
+  std::int64_t lse_batch, lse_head, lse_row;
+  ptx::TensorMap q{}, k{}, v{};  ///< [batch, head, row, column], in boxes of 64 columns
+};
+
+/// A tile of queries of one head.
+struct Unit {
+  int batch, head, key_head;
+  int first_row;
+};
+
+/// Of a block that stays: a number of the queue.
+template <class T>
+SACCADE_DEVICE Unit unit_of(const Arguments<T>& a, int number, int rows) {
+  const tile::Work work = a.queue.take(number);
+  const int head = work.head % a.heads_q;
+  return {work.head / a.heads_q, head, head / a.group, work.tile * rows};
+}
+/// Of a block that has one: its place in the grid.
+template <class T>
+SACCADE_DEVICE Unit unit_of_block(const Arguments<T>& a, int rows, int cluster) {
+  const ptx::Index3 at = ptx::block_index();
+  return {at.z, at.y, at.y / a.group, at.x / cluster * rows};
+}
+
+/// The tiles of keys that the rows need, as far as they belong to a part.
+template <class T, class Instance>
+SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T>& a, int first_row, int part) {
+  constexpr Config kConfig = Instance::kConfig;
+  const int end_row = first_row + kConfig.rows() < a.len_q ? first_row + kConfig.rows() : a.len_q;
+  const tile::TileRange all = tile::tiles_of<kConfig.tile_keys>(a.scores.span, first_row, end_row - 1);
+  return kConfig.parts() == 1 ? all : all.part(part, kConfig.parts());
+}
+
+/// One tensor's map, in boxes of 64 columns and `rows` rows.
+inline Status make_map(ptx::TensorMap& map, const void* data, const Strides& s, std::int64_t dim,
+                       std::int64_t len, std::int64_t heads, std::int64_t batch, int rows) {
+  const auto number = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  const auto bytes = [&](std::int64_t stride, std::int64_t size) {
+    return size == 1 ? 16 : number(2 * stride);
+  };
+  return make_tensor_map(map, {.base = data,
+                               .rank = 4,
+                               .element_bytes = 2,
+                               .sizes = {number(dim), number(len), number(heads), number(batch)},
+                               .strides = {2, bytes(s.row, len), bytes(s.head, heads), bytes(s.batch, batch)},
+                               .box = {64, static_cast<std::uint32_t>(rows), 1, 1},
+                               .swizzle = 128});
+}
+
+template <class T, class Instance>
+Result<Arguments<T>> make_arguments(const Problem& p, const Tensors& t) {
+  constexpr Config kConfig = Instance::kConfig;
+  if (!has_aligned_pointers(t))
+    return Status(Code::invalid_argument, "this plan of sm90 needs q, k, v and o aligned to 16 bytes");
+  const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
+  Arguments<T> a{.group = tile::Divisor::of(static_cast<int>(p.group())),
+                 .len_q = static_cast<int>(p.len_q),
+                 .scores = {tile::span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
+                 .dim_v = static_cast<int>(p.dim_v),
+                 .queue = tile::Queue::of(p, kConfig.rows()),
+                 .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
+                 .o = {static_cast<T*>(t.o), p.o.batch, p.o.head, p.o.row},
+                 .lse = p.lse ? t.lse : nullptr,
+                 .lse_batch = p.lse_strides.batch,
+                 .lse_head = p.lse_strides.head,
+                 .lse_row = p.lse_strides.row};
+  for (const Status& status :
+       {make_map(a.q, t.q, p.q, p.dim_qk, p.len_q, p.heads_q, p.batch, Config::kRows),
+        make_map(a.k, t.k, p.k, p.dim_qk, p.len_kv, p.heads_kv, p.batch, kConfig.tile_keys),
+        make_map(a.v, t.v, p.v, p.dim_v, p.len_kv, p.heads_kv, p.batch, kConfig.tile_keys)}) {
+    if (!status.ok()) return status;
+  }
+  return a;
+}
+
+}  // namespace saccade::SACCADE_MACHINE::sm90

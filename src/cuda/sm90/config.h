@@ -1,0 +1,73 @@
+// What an instance of the family is made for: the kernel's template argument, the planner's table and the
+// text of --config are this one struct.
+#pragma once
+
+#include <cstddef>
+
+namespace saccade::sm90 {
+
+/// A block has row_groups x key_groups warpgroups that compute, and a warp (or a warpgroup, which gives its
+/// registers away) that starts copies. Warpgroups of one row group have the same 64 query rows, those of one
+/// key group the same tiles of keys, through a ring of their own. The blocks of a cluster share out keys
+/// again. Where keys are shared out, the parts of each row are added up in the end.
+struct Config {
+  int dim = 64;  ///< of keys and values, which may have fewer: zeros are filled in
+  int row_groups = 2;
+  int key_groups = 1;
+  int cluster = 1;
+  int tile_keys = 128;
+  int stages = 2;
+
+  static constexpr int kRows = 64;  ///< of a warpgroup
+
+  /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
+  /// where products take no longer than weights.
+  [[nodiscard]] constexpr bool bold() const { return dim <= 64; }
+  [[nodiscard]] constexpr int rows() const { return kRows * row_groups; }
+  [[nodiscard]] constexpr int groups() const { return row_groups * key_groups; }
+  /// Parts that the keys of a row are shared out in.
+  [[nodiscard]] constexpr int parts() const { return key_groups * cluster; }
+  /// Blocks stay for one tile of queries after the other.
+  [[nodiscard]] constexpr bool stays() const { return parts() == 1; }
+  /// The warp that starts copies has three more to give registers away with.
+  [[nodiscard]] constexpr bool hands_over() const { return groups() > (stays() ? 1 : 3); }
+  /// Blocks that a multiprocessor should have room for.
+  [[nodiscard]] constexpr int blocks() const { return groups() == 1 ? 2 : 1; }
+  [[nodiscard]] constexpr int threads() const { return 128 * groups() + (hands_over() ? 128 : 32); }
+  /// Registers of a thread: at its start, when it starts copies, when it computes.
+  [[nodiscard]] constexpr int registers() const { return 65536 / threads() / 8 * 8; }
+  [[nodiscard]] constexpr int loader_registers() const { return groups() > 2 ? 32 : 24; }
+  [[nodiscard]] constexpr int computer_registers() const {
+    const int all = (threads() * registers() - 128 * loader_registers()) / (128 * groups()) / 8 * 8;
+    return all > 240 ? 240 : all;
+  }
+
+  // Bytes of shared memory, in this order.
+  [[nodiscard]] constexpr int queries_bytes() const { return kRows * dim * 2; }  ///< of a row group
+  [[nodiscard]] constexpr int tile_bytes() const { return tile_keys * dim * 2; }
+  [[nodiscard]] constexpr int ring_bytes() const { return stages * 2 * tile_bytes(); }  ///< of a key group
+  /// What a warp gets from each one of the same rows, itself too: its columns of the sums, and the states of
+  /// rows.
+  [[nodiscard]] constexpr int message_bytes() const { return 32 * (16 + 2 * dim / parts()); }
+  [[nodiscard]] constexpr int inbox_bytes() const {
+    return parts() == 1 ? 0 : parts() * message_bytes();
+  }  ///< of a warp
+  [[nodiscard]] constexpr int barriers() const {
+    return 2 * row_groups + 4 * key_groups * stages + (parts() > 1 ? 4 * groups() : 0);
+  }
+  [[nodiscard]] constexpr int barriers_at() const {
+    return row_groups * queries_bytes() + key_groups * ring_bytes() + 4 * groups() * inbox_bytes();
+  }
+  [[nodiscard]] constexpr std::size_t shared_bytes() const {
+    return static_cast<std::size_t>(barriers_at() + 8 * barriers());
+  }
+  friend constexpr bool operator==(const Config&, const Config&) = default;
+};
+
+/// A configuration as a type: nvcc cannot name kernels that have a struct for a template argument.
+template <int... kNumbers>
+struct Instance {
+  static constexpr Config kConfig{kNumbers...};
+};
+
+}  // namespace saccade::sm90

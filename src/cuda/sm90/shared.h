@@ -1,0 +1,103 @@
+// A block's shared memory and the barriers in it.
+#pragma once
+
+#include "cuda/ptx/mbarrier.h"
+#include "cuda/sm90/config.h"
+
+namespace saccade::SACCADE_MACHINE::sm90 {
+
+using saccade::sm90::Config;
+
+/// A place in a ring, and the parity of its round.
+template <int kStages>
+struct Turn {
+  int stage = 0;
+  int parity = 0;
+  bool again = false;  ///< the place has been taken before
+
+  SACCADE_DEVICE void next() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+    again = true;
+  }
+};
+
+template <class Instance>
+struct Shared {
+  static constexpr Config kConfig = Instance::kConfig;
+
+  static SACCADE_DEVICE std::byte* queries(int row_group) {
+    return ptx::shared_memory() + row_group * kConfig.queries_bytes();
+  }
+  static SACCADE_DEVICE std::byte* keys(int key_group, int stage) {
+    return queries(kConfig.row_groups) + key_group * kConfig.ring_bytes() + stage * 2 * kConfig.tile_bytes();
+  }
+  static SACCADE_DEVICE std::byte* values(int key_group, int stage) {
+    return keys(key_group, stage) + kConfig.tile_bytes();
+  }
+  /// Where a warp finds what the others of its rows have sent.
+  static SACCADE_DEVICE std::byte* inbox(int warp) {
+    return keys(kConfig.key_groups, 0) + warp * kConfig.inbox_bytes();
+  }
+
+  // Barriers. A full one completes when its bytes have come, an empty one when all warps have read them.
+  static SACCADE_DEVICE ptx::Mbarrier* queries_full(int row_group) { return barrier(2 * row_group); }
+  static SACCADE_DEVICE ptx::Mbarrier* queries_empty(int row_group) { return barrier(2 * row_group + 1); }
+  static SACCADE_DEVICE ptx::Mbarrier* keys_full(int key_group, int stage) {
+    return tile(key_group, stage, 0);
+  }
+  static SACCADE_DEVICE ptx::Mbarrier* keys_empty(int key_group, int stage) {
+    return tile(key_group, stage, 1);
+  }
+  static SACCADE_DEVICE ptx::Mbarrier* values_full(int key_group, int stage) {
+    return tile(key_group, stage, 2);
+  }
+  static SACCADE_DEVICE ptx::Mbarrier* values_empty(int key_group, int stage) {
+    return tile(key_group, stage, 3);
+  }
+  /// Completes when all messages are in a warp's inbox: those of this block by arrivals, others by bytes.
+  static SACCADE_DEVICE ptx::Mbarrier* inbox_full(int warp) { return tile(kConfig.key_groups, 0, warp); }
+
+  /// Those that copies complete on; by the thread that starts them.
+  static SACCADE_DEVICE void init_full() {
+    SACCADE_UNROLL
+    for (int r = 0; r < kConfig.row_groups; ++r) ptx::init_mbarrier(queries_full(r), 1);
+    SACCADE_UNROLL
+    for (int n = 0; n < kConfig.key_groups * kConfig.stages; ++n) {
+      ptx::init_mbarrier(keys_full(0, n), 1);
+      ptx::init_mbarrier(values_full(0, n), 1);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  /// Those that it waits for; by the same thread.
+  static SACCADE_DEVICE void init_empty() {
+    SACCADE_UNROLL
+    for (int r = 0; r < kConfig.row_groups; ++r) ptx::init_mbarrier(queries_empty(r), 4 * kConfig.key_groups);
+    SACCADE_UNROLL
+    for (int n = 0; n < kConfig.key_groups * kConfig.stages; ++n) {
+      ptx::init_mbarrier(keys_empty(0, n), 4 * kConfig.row_groups);
+      ptx::init_mbarrier(values_empty(0, n), 4 * kConfig.row_groups);
+    }
+  }
+  /// Those of messages; by one thread of those that send them.
+  static SACCADE_DEVICE void init_inboxes() {
+    constexpr int kFar = kConfig.message_bytes() * (kConfig.parts() - kConfig.key_groups);
+    SACCADE_UNROLL
+    for (int warp = 0; warp < 4 * kConfig.groups(); ++warp) {
+      ptx::init_mbarrier(inbox_full(warp), ptx::kWarpThreads * kConfig.key_groups + (kFar > 0 ? 1 : 0));
+      if (kFar > 0) ptx::arrive_and_expect_bytes(inbox_full(warp), kFar);
+    }
+    ptx::fence_mbarrier_init();
+  }
+
+ private:
+  static SACCADE_DEVICE ptx::Mbarrier* barrier(int number) {
+    return reinterpret_cast<ptx::Mbarrier*>(ptx::shared_memory() + kConfig.barriers_at()) + number;
+  }
+  static SACCADE_DEVICE ptx::Mbarrier* tile(int key_group, int stage, int which) {
+    return barrier(2 * kConfig.row_groups + (key_group * kConfig.stages + stage) * 4 + which);
+  }
+};
+
+}  // namespace saccade::SACCADE_MACHINE::sm90

@@ -1,0 +1,183 @@
+// The family's row in the registry: which problems it takes, and which instance serves one.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/config.h"
+#include "cuda/launch/accept.h"
+#include "cuda/launch/bind.h"
+#include "cuda/sm90/config.h"
+#include "cuda/sm90/sm90.h"
+#include "cuda/tile/keys.h"
+
+namespace saccade::SACCADE_MACHINE {
+namespace sm90 {
+
+using saccade::sm90::Config;
+
+/// Defined in the sources that the build makes of instances.def.
+template <class Instance>
+Status launch_instance(const Problem& p, const Tensors& t, int multiprocessors, const Target& target);
+
+namespace {
+
+constexpr char kName[] = "sm90";
+
+struct Entry {
+  double price;  ///< of a row, on a chip that is full
+  Config config;
+  Status (*launch)(const Problem&, const Tensors&, int, const Target&);
+};
+
+#define SACCADE_SM90(price, ...)                                        \
+  Entry{(price) / 100.0, saccade::sm90::Instance<__VA_ARGS__>::kConfig, \
+        &launch_instance<saccade::sm90::Instance<__VA_ARGS__>>},
+const Entry kEntries[] = {
+#include "cuda/sm90/instances.def"
+};
+#undef SACCADE_SM90
+
+std::int64_t tiles_of(const Problem& p, const Config& c) {
+  return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
+}
+
+/// Why the instance cannot compute the problem.
+std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
+  if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
+  if (c.shared_bytes() > machine.shared_bytes_per_block) {
+    return "it needs " + std::to_string(c.shared_bytes()) +
+           " bytes of shared memory; a block of this GPU may have " +
+           std::to_string(machine.shared_bytes_per_block);
+  }
+  return std::nullopt;
+}
+
+/// How long the instance takes, in rows that a multiprocessor has to do one after the other. Blocks come in
+/// rounds; with a causal mask tiles are half as long in the mean, and blocks that stay even that out, but for
+/// the longest one and a half of the shortest.
+double cost(const Problem& p, const Machine& machine, const Entry& entry) {
+  const Config& c = entry.config;
+  const double rows = c.rows();
+  const auto blocks = static_cast<double>(tiles_of(p, c) * c.cluster);
+  const double rounds = blocks / machine.multiprocessors;
+  if (p.causal && c.stays()) return entry.price * std::max(rows, rounds * rows / 2 + rows / 4);
+  constexpr double kExchange = 48;  // keys that a warpgroup would have done meanwhile
+  const double exchange = c.stays() ? 0 : kExchange / static_cast<double>(p.len_kv);
+  return entry.price * std::ceil(rounds) * rows / c.cluster * (1 + exchange);
+}
+
+/// The narrowest instances that will do, and of those the cheapest.
+const Entry* choose(const Problem& p, const Machine& machine) {
+  const Entry* best = nullptr;
+  for (const Entry& entry : kEntries) {
+    if (refusal(p, machine, entry.config)) continue;
+    if (best == nullptr || entry.config.dim < best->config.dim ||
+        (entry.config.dim == best->config.dim && cost(p, machine, entry) < cost(p, machine, *best)))
+      best = &entry;
+  }
+  return best;
+}
+
+/// Why the copy engine does not take a tensor of these strides.
+std::optional<std::string> refusal_of(const char* name, const Strides& s, std::int64_t rows,
+                                      std::int64_t heads, std::int64_t batches) {
+  constexpr std::int64_t kUnit = 8;  // of 16 bytes
+  constexpr std::int64_t kMost = (std::int64_t{1} << 40) / 2;
+  for (const auto& [stride, size] : {std::pair{s.row, rows}, {s.head, heads}, {s.batch, batches}}) {
+    if (size > 1 && (stride % kUnit != 0 || stride <= 0 || stride >= kMost))
+      return std::string(name) + " has a stride that the copy engine does not take";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> reject(const Problem& p, const Machine& machine) {
+  constexpr int kHopper = 90;
+  if (machine.compute_capability != kHopper) return "it is made of instructions that only Hopper has";
+  if (p.dtype == DType::f32) return "it takes f16 and bf16";
+  if (!has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
+  if (!has_dense_tensors(p)) return "it takes dense tensors";
+  if (p.scale && *p.scale < 0) return "it takes scales that are not negative";
+  const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
+  constexpr std::int64_t kMostDim = 256;
+  if (std::min(p.dim_qk, p.dim_v) < 8 || dim > kMostDim || p.dim_qk % 8 != 0 || p.dim_v % 8 != 0)
+    return "it takes head dims that are multiples of 8 up to 256";
+  if (std::min({p.batch, p.heads_q, p.len_q, p.len_kv}) < 1) return "it takes no empty tensors";
+  if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar) return "it counts keys in 32 bits";
+  if (machine.pointer_alignment % 16 != 0) return "it moves 16 bytes at a time";
+  if (auto reason = refusal_of("q", p.q, p.len_q, p.heads_q, p.batch)) return reason;
+  if (auto reason = refusal_of("k", p.k, p.len_kv, p.heads_kv, p.batch)) return reason;
+  if (auto reason = refusal_of("v", p.v, p.len_kv, p.heads_kv, p.batch)) return reason;
+  if (!keeps_alignment(p, p.o, false)) return "it writes 16 bytes at a time";
+  if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
+  if (p.batch * p.heads_q * (p.len_q / Config::kRows + 1) > std::numeric_limits<int>::max() / 8)
+    return "it counts blocks in 32 bits";
+  return std::nullopt;
+}
+
+/// What was measured to be faster on sm80, where there is little to compute or little to share it with.
+std::optional<std::string> decline(const Problem& p, const Machine& machine) {
+  const std::int64_t tiles = p.batch * p.heads_q * ((p.len_q + Config::kRows - 1) / Config::kRows);
+  const bool few = tiles <= machine.multiprocessors / 4;
+  if (few && p.len_q <= Config::kRows && p.len_kv >= 2048)
+    return "sm80 shares so many keys of so few rows out to more blocks";
+  const bool has_instance = p.dim_qk == 64 && p.dim_v == 64;
+  if (has_instance && (p.len_kv <= 64 || (few && p.len_kv <= 256)))
+    return "sm80 begins and ends sooner, which is most of the time for so few keys";
+  return std::nullopt;
+}
+
+std::string to_text(const Config& c) {
+  const auto number = [](const char* key, int value) { return key + std::to_string(value); };
+  return number("dim=", c.dim) + number(" row_groups=", c.row_groups) + number(" key_groups=", c.key_groups) +
+         number(" cluster=", c.cluster) + number(" tile_keys=", c.tile_keys) + number(" stages=", c.stages);
+}
+
+Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_view text) {
+  saccade::Config given(text);
+  Config c = choose(p, machine)->config;  // reject() has made sure that there is one
+  constexpr int kMost = 1024;
+  for (const auto& [key, value] : {std::pair{"dim", &Config::dim},
+                                   {"row_groups", &Config::row_groups},
+                                   {"key_groups", &Config::key_groups},
+                                   {"cluster", &Config::cluster},
+                                   {"tile_keys", &Config::tile_keys},
+                                   {"stages", &Config::stages}}) {
+    c.*value = given.take(key, c.*value, 1, kMost);
+  }
+  if (Status status = given.finish(kName); !status.ok()) return status;
+  std::string known;
+  for (const Entry& entry : kEntries) {
+    const std::optional<std::string> reason = refusal(p, machine, entry.config);
+    if (entry.config == c && !reason) return &entry;
+    if (entry.config == c) return Status(Code::invalid_argument, to_text(c) + ": " + *reason);
+    if (!reason) known += "; " + to_text(entry.config);
+  }
+  return Status(Code::invalid_argument,
+                "sm90 was not built with " + to_text(c) + "; there are: " + known.substr(2));
+}
+
+Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
+  const Result<const Entry*> found = find(p, machine, text);
+  if (!found.ok()) return found.status();
+  const Entry* entry = found.value();
+  return SACCADE_MACHINE::bind(to_text(entry->config), 0, p,
+                               [p, entry, multiprocessors = machine.multiprocessors](
+                                   const Tensors& t, std::byte*, const Target& target) -> Status {
+                                 return entry->launch(p, t, multiprocessors, target);
+                               });
+}
+
+}  // namespace
+}  // namespace sm90
+
+const Kernel& sm90_forward() {
+  static const Kernel kRow{.name = sm90::kName,
+                           .summary = "wgmma and the bulk copy engine, warpgroups that share rows and keys",
+                           .device = DeviceKind::cuda,
+                           .reject = sm90::reject,
+                           .prepare = sm90::prepare,
+                           .decline = sm90::decline};
+  return kRow;
+}
+
+}  // namespace saccade::SACCADE_MACHINE

@@ -1,0 +1,233 @@
+// 64 query rows of a warpgroup against tiles of keys and values in shared memory: both products by wgmma,
+// which run on their own; scores, weights and outputs in registers.
+//
+// Queries, keys and values lie as the copy engine leaves boxes of 64 columns with a swizzle of 128 bytes, one
+// box after the other. Warp w of the four has rows 16 w.., as tile/scores.h says: with g = lane / 4, a lane
+// holds pairs of neighbouring keys (columns) of rows g and g + 8.
+#pragma once
+
+#include "cuda/ptx/ldmatrix.h"
+#include "cuda/ptx/mma.h"
+#include "cuda/ptx/wgmma.h"
+#include "cuda/tile/scores.h"
+
+namespace saccade::SACCADE_MACHINE::tile {
+
+/// A matrix of kRows rows in shared memory, in boxes of 64 columns.
+template <int kRows>
+struct Boxes {
+  static constexpr int kColumns = 64;
+  static constexpr int kRowBytes = 128;
+  static constexpr int kBytes = kRows * kRowBytes;  ///< of one box
+  static constexpr int kEight = 8 * kRowBytes;
+
+  /// As a matrix whose rows are multiplied with rows.
+  static SACCADE_DEVICE std::uint64_t by_rows(const void* start) {
+    return ptx::matrix_descriptor(start, 16, kEight, kRowBytes);
+  }
+  /// As one whose columns are.
+  static SACCADE_DEVICE std::uint64_t by_columns(const void* start) {
+    return ptx::matrix_descriptor(start, kBytes, kEight, kRowBytes);
+  }
+  /// 16 columns, after c times 16.
+  static SACCADE_DEVICE std::uint64_t columns(std::uint64_t matrix, int c) {
+    return ptx::advance_descriptor(matrix, c / 4 * kBytes + c % 4 * 32);
+  }
+  /// Numbers before the chunk of eight that holds a column of a row.
+  static SACCADE_DEVICE int place(int row, int column) {
+    return (column / kColumns * kRows + row) * kColumns + ((column % kColumns / 8) ^ (row % 8)) * 8;
+  }
+  /// 16 rows, after j times 16.
+  static SACCADE_DEVICE std::uint64_t rows(std::uint64_t matrix, int j) {
+    return ptx::advance_descriptor(matrix, j * 2 * kEight);
+  }
+};
+
+/// T: F16 or BF16; kDimQk and kDimV: of keys and of values; kKeys: of a tile; kBold: weights are computed
+/// before it is known that none is too large. A tile's way: start_scores(), a wait, weigh(), then
+/// take_weights() once no product reads weights any more, start_values(). The caller waits.
+template <class T, int kDimQk, int kDimV, int kKeys, bool kBold>
+class WarpgroupRows {
+ public:
+  static constexpr int kRows = 64;
+
+  /// Forgets everything: the rows are others now.
+  SACCADE_DEVICE void begin() {
+    state_[0] = state_[1] = {};
+    based_ = false;
+    SACCADE_UNROLL
+    for (float& x : o_) x = 0;
+  }
+  /// Starts the products of queries and keys (Boxes::by_rows), as a group.
+  SACCADE_DEVICE void start_scores(std::uint64_t queries, std::uint64_t keys) {
+    ptx::fence_products();
+    SACCADE_UNROLL
+    for (int c = 0; c < kDimQk / 16; ++c) {
+      ptx::warpgroup_multiply<T, kKeys, ptx::Major::k, ptx::Major::k>(s_, Boxes<kRows>::columns(queries, c),
+                                                                      Boxes<kKeys>::columns(keys, c), c > 0);
+    }
+    ptx::commit_products();
+  }
+  /// Starts adding the weighted values (Boxes::by_columns), as a group.
+  SACCADE_DEVICE void start_values(std::uint64_t values) {
+    ptx::fence_products();
+    SACCADE_UNROLL
+    for (int j = 0; j < kKeys / 16; ++j) {
+      ptx::warpgroup_multiply<T, kDimV, ptx::Major::mn>(o_, weights_[j], Boxes<kKeys>::rows(values, j), true);
+    }
+    ptx::commit_products();
+  }
+
+  /// Turns the scores, which are there, into weights relative to the row's base. `change` is what changes and
+  /// hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the tile's first key,
+  /// `masked` whether some of them are hidden from some row. With kBold the queries and keys are still there.
+  template <class Change>
+  SACCADE_DEVICE void weigh(const Change& change, int row, int first_key, bool masked,
+                            ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys) {
+    ptx::hold_registers(s_);
+    if constexpr (kBold && Change::kPlain) {
+      if (!masked && based_) {
+        if (weigh_boldly(change.scale.size)) return;
+        multiply_again(queries, keys);
+      }
+    }
+    weigh_carefully(change, row, first_key, masked);
+  }
+  /// Takes the weights for the next start_values(); when those before have come to their end.
+  SACCADE_DEVICE void take_weights() {
+    ptx::hold_registers(o_);
+    if (moved_) {
+      SACCADE_UNROLL
+      for (int n = 0; n < kDimV / 2; ++n) o_[n] *= keep_[n / 2 % 2];
+    }
+    SACCADE_UNROLL
+    for (int j = 0; j < kKeys / 16; ++j) {
+      SACCADE_UNROLL
+      for (int n = 0; n < 4; ++n) weights_[j][n] = ptx::pack<T>(s_[8 * j + 2 * n], s_[8 * j + 2 * n + 1]);
+    }
+  }
+
+  /// Adds up what the lanes of each row have; when all products have come to their end.
+  SACCADE_DEVICE void finish() {
+    ptx::hold_registers(o_);
+    SACCADE_UNROLL
+    for (RowState& state : state_) {
+      state.l += ptx::shuffle_xor(state.l, 1);
+      state.l += ptx::shuffle_xor(state.l, 2);
+    }
+  }
+  /// Of rows lane / 4 + 8 h of the warp.
+  [[nodiscard]] SACCADE_DEVICE const RowState& state(int h) const { return state_[h]; }
+  /// Sums of weighted values: [4 n + 2 h + e] is row lane / 4 + 8 h and column 8 n + lane % 4 * 2 + e.
+  [[nodiscard]] SACCADE_DEVICE const float (&sums() const)[kDimV / 2] { return o_; }
+
+ private:
+  /// Scores are so far above the base at most.
+  static constexpr float kSlack = 8;
+
+  /// A lane's sum of weights in a tile is this at most: far from f16's end.
+  static constexpr float kMostWeight = 1 << 14;
+
+  /// Without a look at the scores: most tiles move no base, and a weight that is too large shows in its sum.
+  /// False if there is one; the scores are gone then.
+  SACCADE_DEVICE bool weigh_boldly(float scale) {
+    const float base[2] = {state_[0].m, state_[1].m};
+    float sum[2];
+    weigh_all(scale, base, sum);
+    if (ptx::any_lane(!(sum[0] <= kMostWeight && sum[1] <= kMostWeight))) return false;
+    moved_ = false;
+    SACCADE_UNROLL
+    for (int h = 0; h < 2; ++h) state_[h].l += sum[h];
+    return true;
+  }
+  template <class Change>
+  SACCADE_DEVICE void weigh_carefully(const Change& change, int row, int first_key, bool masked) {
+    const float scale =
+        change.change(reinterpret_cast<float(&)[1][kKeys / 8][4]>(s_), row, first_key, masked);
+    float largest[2];
+    bool far = false;
+    SACCADE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float even = s_[2 * h];
+      float odd = s_[2 * h + 1];
+      SACCADE_UNROLL
+      for (int n = 1; n < kKeys / 8; ++n) {
+        even = ptx::larger(even, s_[4 * n + 2 * h]);
+        odd = ptx::larger(odd, s_[4 * n + 2 * h + 1]);
+      }
+      largest[h] = ptx::larger(even, odd) * scale;
+      far = far || largest[h] - state_[h].m > kSlack;  // not m + kSlack, which may round up
+    }
+    moved_ = ptx::any_lane(far);
+    if (moved_) raise(largest);
+    const float base[2] = {state_[0].base(), state_[1].base()};
+    float sum[2];
+    weigh_all(scale, base, sum);
+    SACCADE_UNROLL
+    for (int h = 0; h < 2; ++h) state_[h].l += sum[h];
+  }
+  /// Turns scores into weights relative to `base`, and adds this lane's up.
+  SACCADE_DEVICE void weigh_all(float scale, const float (&base)[2], float (&sum)[2]) {
+    SACCADE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float sums[2] = {};
+      SACCADE_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) {
+        SACCADE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& x = s_[4 * n + 2 * h + e];
+          x = ptx::fast_exp2(ptx::fma(x, scale, -base[h]));
+          sums[e] += x;
+        }
+      }
+      sum[h] = sums[0] + sums[1];
+    }
+  }
+  /// The scores once more, by this warp alone: other warps need not know.
+  SACCADE_DEVICE void multiply_again(ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys) {
+    auto& s = reinterpret_cast<float(&)[kKeys / 8][4]>(s_);
+    SACCADE_UNROLL
+    for (float& x : s_) x = 0;
+    const int lane = ptx::lane_index();
+    const int query = ptx::warp_index() % 4 * 16 + lane % 16;
+    const int key = lane / 16 * 8 + lane % 8;
+    SACCADE_NO_UNROLL
+    for (int c = 0; c < kDimQk / 16; ++c) {
+      std::uint32_t q[4];
+      ptx::load_matrices(q, queries + Boxes<kRows>::place(query, 16 * c + lane / 16 * 8));
+      SACCADE_UNROLL
+      for (int j = 0; j < kKeys / 16; ++j) {
+        std::uint32_t k[4];
+        ptx::load_matrices(k, keys + Boxes<kKeys>::place(16 * j + key, 16 * c + lane / 8 % 2 * 8));
+        ptx::multiply_add<T>(s[2 * j], q, k[0], k[1]);
+        ptx::multiply_add<T>(s[2 * j + 1], q, k[2], k[3]);
+      }
+    }
+  }
+
+  /// Makes the largest scores what weights are relative to.
+  SACCADE_DEVICE void raise(const float (&largest)[2]) {
+    bool all = true;
+    SACCADE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float max = largest[h];
+      max = ptx::larger(max, ptx::shuffle_xor(max, 1));
+      max = ptx::larger(max, ptx::shuffle_xor(max, 2));
+      keep_[h] = state_[h].raise(max);
+      state_[h].l *= keep_[h];
+      all = all && state_[h].m != -kInfinity;
+    }
+    if constexpr (kBold) based_ = !ptx::any_lane(!all);
+  }
+
+  float s_[kKeys / 2];
+  std::uint32_t weights_[kKeys / 16][4];
+  float o_[kDimV / 2];
+  /// m is a score that the row has seen, not always the largest: see tile/warp_rows.h.
+  RowState state_[2];
+  float keep_[2];       ///< what earlier sums are worth, if moved_
+  bool based_ = false;  ///< every row of the warp has seen a key
+  bool moved_ = false;  ///< the last weights are relative to another base than those before
+};
+
+}  // namespace saccade::SACCADE_MACHINE::tile

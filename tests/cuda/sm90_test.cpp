@@ -1,0 +1,283 @@
+// Every instance of the sm90 family in the emulator: odd shapes, several seeds, no bank conflicts.
+#include <cmath>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <span>
+
+#include "core/dtypes.h"
+#include "cuda/kernels.h"
+#include "cuda/sm90/config.h"
+#include "emu/session.h"
+#include "support/from_environment.h"
+#include "verify/case_data.h"
+#include "verify/emulated.h"
+#include "verify/fuzz.h"
+
+namespace saccade {
+namespace {
+
+struct Named {
+  sm90::Config config;
+  std::string text;
+
+  friend void PrintTo(const Named& named, std::ostream* out) { *out << named.text; }
+};
+
+std::vector<Named> instances() {
+  std::vector<Named> list;
+  const auto add = [&](const sm90::Config& c) {
+    list.push_back({c, fmt::format("dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={}",
+                                   c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages)});
+  };
+#define SACCADE_SM90(price, ...) add(sm90::Instance<__VA_ARGS__>::kConfig);
+#include "cuda/sm90/instances.def"
+#undef SACCADE_SM90
+  return list;
+}
+
+class Sm90 : public testing::TestWithParam<Named> {
+ protected:
+  static const Kernel& kernel() { return *find_emulated("sm90"); }
+  /// The instance must be right for the shape, whose head dim is the instance's unless it says another.
+  void expect_right(const std::string& text, std::uint64_t seed) const {
+    const std::string shape = fmt::format("d{} {}", GetParam().config.dim, text);
+    const Problem problem = parse_problem(shape).value();
+    const Verdict verdict =
+        verify(problem, emulated_runner(kernel(), GetParam().text, {.seed = seed}), {.seed = seed});
+    ASSERT_TRUE(verdict.passed()) << shape << " with " << GetParam().text << ", seed " << seed << ": "
+                                  << verdict.failures.front().detail;
+  }
+};
+
+TEST_P(Sm90, IsRightForEveryKindOfProblem) {
+  std::uint64_t seed = 3;
+  const int dim = GetParam().config.dim;
+  for (const std::string& shape :
+       {std::string("b1 h1 l64 f16"), std::string("b1 h2 l100 bf16 causal"),
+        std::string("b2 h4/2 lq33 lk330 f16 causal br lse"),
+        std::string("b1 h1 lq130 lk33 f16 causal br lse"), std::string("b1 h3 lq1 lk270 bf16 lse"),
+        std::string("b1 h1 lq65 lk1 f16"), std::string("b1 h1 lq40 lk90 bf16 scale=0"),
+        std::string("b1 h1 l300 f16 window=40,0"), std::string("b1 h1 lq70 lk290 f16 window=30,17 br lse"),
+        std::string("b1 h2 l70 f16 blhd"), std::string("b1 h1 l530 f16 scale=2 lse"),
+        fmt::format("dqk{} dv{} b1 h2 l90 f16", dim - 24, dim - 8),
+        fmt::format("dqk8 dv{} b1 h1 lq20 lk90 bf16 lse", dim), fmt::format("dv8 b2 h1 lq70 lk200 f16")}) {
+    expect_right(shape, seed++);
+  }
+}
+
+TEST_P(Sm90, IsRightWhateverTheOrder) {
+  const std::uint64_t seeds = from_environment("SACCADE_EMULATOR_SEEDS", 6);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+    expect_right(seed % 2 == 0 ? "b1 h1 lq70 lk400 f16 causal br" : "b1 h1 lq40 lk390 bf16", seed);
+}
+
+TEST_P(Sm90, HasNoBankConflicts) {
+  const Problem problem = parse_problem(fmt::format("b1 h1 l300 f16 d{}", GetParam().config.dim)).value();
+  const CaseData data(problem, 1);
+  const emu::Session session({.seed = 1, .count = true});
+  const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  ASSERT_TRUE(prepared->launch(data.tensors(), nullptr, nullptr).ok());
+  EXPECT_EQ(session.counters().bank_conflicts(), 0U);
+}
+
+/// What one launch counts when the keys' scores are these, the same for every query. Its results must be
+/// right.
+emu::Counters counted(const Named& instance, int lq, std::span<const float> scores) {
+  const int dim = instance.config.dim;
+  const auto lk = static_cast<int>(scores.size());
+  const Problem problem = parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{} scale=1", lq, lk, dim)).value();
+  const CaseData data(problem, 1);
+  const auto numbers = [](const void* tensor) { return static_cast<F16*>(const_cast<void*>(tensor)); };
+  for (int i = 0; i < lq * dim; ++i)
+    numbers(data.tensors().q)[i] = from_float<F16>(i % dim == 0 ? 1.0F : 0.0F);
+  for (int j = 0; j < lk; ++j) numbers(data.tensors().k)[j * dim] = from_float<F16>(scores[j]);
+  const emu::Session session({.seed = 1, .count = true});
+  const Result<Prepared> prepared =
+      find_emulated("sm90")->prepare(problem, emulated_machine(), instance.text);
+  EXPECT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
+  std::vector<F16> expected(static_cast<std::size_t>(lq) * dim);
+  Tensors reference = data.tensors();
+  reference.o = expected.data();
+  EXPECT_TRUE(attend(problem, reference, {.kernel = "cpu_reference"}).ok());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const float found = to_float(numbers(data.tensors().o)[i]);
+    if (!(std::abs(found - to_float(expected[i])) < 5e-3F)) {  // NaN is not below either
+      ADD_FAILURE() << "number " << i << " is " << found << " instead of " << to_float(expected[i]);
+      break;
+    }
+  }
+  return session.counters();
+}
+
+// Nothing is computed or copied twice, and rows exchange what they must and no more.
+TEST_P(Sm90, CountsWhatItsScheduleSays) {
+  const sm90::Config& c = GetParam().config;
+  const int lq = 2 * c.rows(), lk = 4 * c.tile_keys * c.parts();
+  const emu::Counters count = counted(GetParam(), lq, std::vector<float>(static_cast<std::size_t>(lk), 0.5F));
+  const auto number = [](auto n) { return static_cast<std::uint64_t>(n); };
+  EXPECT_EQ(count.blocks, number(2 * c.cluster));
+  EXPECT_EQ(count.matrix_flops, number(4L * lq * lk * c.dim));
+  EXPECT_EQ(count.copied_bytes, number(2L * (lq * c.dim * c.cluster + 2 * 2 * lk * c.dim)));
+  // An exponential a score. In each part four lanes raise a row's base, once, and divide; where parts meet,
+  // four lanes of each know every part's share.
+  const int shares = c.parts() == 1 ? 0 : 4 * lq * c.parts() * c.parts();
+  EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.parts() + 4 * lq * c.parts() + shares));
+}
+
+// Scores that climb from tile to tile: a little does not move what weights are relative to; a lot does, and
+// where weights are computed boldly the first product is computed again.
+TEST_P(Sm90, MovesTheBaseWhenScoresClimb) {
+  const sm90::Config& c = GetParam().config;
+  const int lq = c.rows(), lk = 6 * c.tile_keys * c.parts();
+  const auto climbing = [&](float step) {
+    std::vector<float> scores(static_cast<std::size_t>(lk));
+    for (int j = 0; j < lk; ++j)
+      scores[static_cast<std::size_t>(j)] = step * static_cast<float>(j / c.tile_keys);
+    return counted(GetParam(), lq, scores);
+  };
+  const auto products = static_cast<std::uint64_t>(4L * lq * lk * c.dim);
+  EXPECT_EQ(climbing(0.01F).matrix_flops, products);
+  const auto again = static_cast<std::uint64_t>(2L * lq * (lk - c.parts() * c.tile_keys) * c.dim);
+  EXPECT_EQ(climbing(16).matrix_flops, products + (c.bold() ? again : 0));
+  // Far beyond what an exponential can hold.
+  EXPECT_EQ(climbing(200).matrix_flops, products + (c.bold() ? again : 0));
+}
+
+TEST_P(Sm90, TheSameBitsWhateverTheOrder) {
+  const Problem problem =
+      parse_problem(fmt::format("b1 h2 lq200 lk700 f16 d{}", GetParam().config.dim)).value();
+  const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  std::vector<std::byte> first;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    CaseData data(problem, 1);
+    data.poison();
+    const emu::Session session({.seed = seed});
+    const Status status = prepared->launch(data.tensors(), nullptr, nullptr);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto* o = static_cast<const std::byte*>(data.tensors().o);
+    const std::vector<std::byte> bytes(o, o + problem.heads_q * problem.len_q * problem.dim_v * 2);
+    if (first.empty()) first = bytes;
+    EXPECT_EQ(bytes, first) << "seed " << seed;
+  }
+}
+
+// A key that is no number makes every row that sees it none, whichever tile it is in; a query only its own.
+TEST_P(Sm90, NotANumberReachesTheOutput) {
+  const int dim = GetParam().config.dim;
+  const Problem problem = parse_problem(fmt::format("b1 h1 lq40 lk700 f16 d{}", dim)).value();
+  for (const int key : {0, 333, 699}) {
+    const CaseData data(problem, 1);
+    const auto numbers = [](const void* tensor) { return static_cast<F16*>(const_cast<void*>(tensor)); };
+    numbers(key == 333 ? data.tensors().q : data.tensors().k)[(key == 333 ? 7 : key) * dim + 5] = F16{0x7e00};
+    const emu::Session session({.seed = 1});
+    const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
+    ASSERT_TRUE(prepared->launch(data.tensors(), nullptr, nullptr).ok());
+    for (int i = 0; i < 40; ++i) {
+      EXPECT_EQ(std::isnan(to_float(numbers(data.tensors().o)[i * dim])), key != 333 || i == 7)
+          << "key " << key << " row " << i;
+    }
+  }
+}
+
+// What was fastest on an H200 (docs/kernels/sm90.md).
+TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
+  ASSERT_EQ(emulated_machine().multiprocessors, 132);
+  const std::pair<const char*, const char*> choices[] = {
+      {"b1 h8 l512 d64", "row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h8 l512 d64 causal", "row_groups=1 key_groups=1 cluster=2"},
+      {"b2 h8 l512 d64", "row_groups=1 key_groups=2 cluster=1"},
+      {"b2 h8 l512 d64 causal", "row_groups=1 key_groups=2 cluster=1"},
+      {"b1 h8 l1024 d64", "row_groups=1 key_groups=2 cluster=1"},
+      {"b1 h8 l1024 d64 causal", "row_groups=1 key_groups=2 cluster=1"},
+      {"b1 h8 l2048 d64", "row_groups=2 key_groups=2 cluster=1"},
+      {"b1 h8 l2048 d64 causal", "row_groups=2 key_groups=2 cluster=1"},
+      {"b4 h16 l512 d64", "row_groups=4 key_groups=1"},
+      {"b4 h16 l512 d64 causal", "row_groups=2 key_groups=1"},
+      {"b8 h16 l2048 d64", "row_groups=4 key_groups=1"},
+      {"b8 h16 l2048 d64 causal", "row_groups=4 key_groups=1"},
+      {"b1 h16 l16384 d64", "row_groups=4 key_groups=1"},
+      {"b8 h8 l128 d64", "row_groups=1 key_groups=2 cluster=1"},
+      {"b1 h16 l512 d128", "row_groups=1 key_groups=2"},
+      {"b1 h16 l512 d128 causal", "row_groups=1 key_groups=2"},
+      {"b1 h32 l1024 d128", "row_groups=2 key_groups=1"},
+      {"b1 h32 l1024 d128 causal", "row_groups=2 key_groups=1"},
+      {"b8 h16 l2048 d128", "row_groups=3 key_groups=1"},
+      {"b8 h16 l2048 d128 causal", "row_groups=3 key_groups=1"},
+      {"b1 h16 l16384 d128 causal", "row_groups=3 key_groups=1"},
+      {"b1 h8 l16384 d256", "dim=256"},
+      {"b1 h8 l512 d96", "dim=128 row_groups=1"},
+      {"b2 h8 l4096 d192", "dim=192"},
+      {"b2 h8 l4096 dqk192 dv128", "dim=192"}};
+  for (const auto& [shape, config] : choices) {
+    const Problem problem = parse_problem(std::string(shape) + " f16").value();
+    ASSERT_FALSE(find_emulated("sm90")->refusal(problem, emulated_machine(), false)) << shape;
+    const std::string found = find_emulated("sm90")->prepare(problem, emulated_machine(), "")->config;
+    EXPECT_NE(found.find(config), std::string::npos) << shape << ": " << found;
+  }
+}
+
+TEST(Sm90Planner, SaysWhyNot) {
+  const Kernel& kernel = *find_emulated("sm90");
+  const auto reason = [&](const std::string& shape, const Machine& machine = emulated_machine()) {
+    return kernel.refusal(parse_problem(shape).value(), machine, false).value_or("");
+  };
+  EXPECT_EQ(reason("b1 h8 l512 d64 f16"), "");
+  for (const auto& [shape, part] : {std::pair{"l512 d64 f32", "f16 and bf16"},
+                                    {"l512 d64 f16 softcap=5", "softcap"},
+                                    {"b2 l512 d64 f16 varlen", "dense"},
+                                    {"l512 d64 f16 scale=-1", "negative"},
+                                    {"l512 d60 f16", "multiples of 8"},
+                                    {"l512 d264 f16", "up to 256"},
+                                    {"lq0 lk512 d64 f16", "empty"},
+                                    {"b1 h8 l128 d64 f16", "sm80 begins and ends sooner"},
+                                    {"b1 h32/8 lq1 lk4096 d128 f16", "sm80 shares"}}) {
+    EXPECT_NE(reason(shape).find(part), std::string::npos) << shape << ": " << reason(shape);
+  }
+  for (const int capability : {80, 89, 100}) {
+    Machine other = emulated_machine();
+    other.compute_capability = capability;
+    EXPECT_NE(reason("l512 d64 f16", other).find("Hopper"), std::string::npos);
+  }
+  Machine odd = emulated_machine();
+  odd.pointer_alignment = 2;
+  EXPECT_NE(reason("l512 d64 f16", odd).find("16 bytes"), std::string::npos);
+  Problem expanded = parse_problem("b1 h8 l512 d64 f16").value();
+  expanded.k.head = 0;
+  EXPECT_NE(kernel.reject(expanded, emulated_machine()).value_or("").find("k has a stride"),
+            std::string::npos);
+  expanded.k.head = expanded.q.head + 1;
+  EXPECT_NE(kernel.reject(expanded, emulated_machine()).value_or("").find("k has a stride"),
+            std::string::npos);
+  const Result<Prepared> unknown =
+      kernel.prepare(parse_problem("l512 d64 f16").value(), emulated_machine(), "row_groups=7");
+  EXPECT_NE(unknown.status().message().find("row_groups=7"), std::string::npos) << unknown.status().message();
+  const Result<Prepared> narrow =
+      kernel.prepare(parse_problem("l512 d128 f16").value(), emulated_machine(),
+                     "dim=64 row_groups=2 key_groups=1 cluster=1 tile_keys=128 stages=3");
+  EXPECT_NE(narrow.status().message().find("up to 64"), std::string::npos) << narrow.status().message();
+}
+
+TEST(Sm90Fuzz, IsRightForRandomProblems) {
+  const Kernel& kernel = *find_emulated("sm90");
+  const FuzzTarget target{
+      .name = "sm90",
+      .accepts = [&](const Problem& p) { return flops(p) < 3e6 && !kernel.reject(p, emulated_machine()); },
+      .runner = emulated_runner(kernel, "", {.seed = 7})};
+  const auto count = static_cast<std::int64_t>(from_environment("SACCADE_FUZZ_COUNT", 200) / 5);
+  const FuzzResult result = fuzz_targets(count, 11, {target});
+  EXPECT_EQ(result.runs.at("sm90"), result.problems);
+  for (const FuzzFailure& failure : result.failures) {
+    ADD_FAILURE() << to_string(failure.smallest) << ": " << failure.verdict.failures.front().detail;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Instances, Sm90, testing::ValuesIn(instances()), [](const auto& named) {
+  const sm90::Config& c = named.param.config;
+  return fmt::format("d{}_r{}_k{}_c{}_t{}_s{}", c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys,
+                     c.stages);
+});
+
+}  // namespace
+}  // namespace saccade
