@@ -185,12 +185,13 @@ TEST_P(Sm90, NotANumberReachesTheOutput) {
 TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
   ASSERT_EQ(emulated_machine().multiprocessors, 132);
   const std::pair<const char*, const char*> choices[] = {
-      {"b1 h8 l512 d64", "row_groups=1 key_groups=1 cluster=2"},
-      {"b1 h8 l512 d64 causal", "row_groups=1 key_groups=1 cluster=2"},
-      {"b2 h8 l512 d64", "row_groups=1 key_groups=2 cluster=1"},
-      {"b2 h8 l512 d64 causal", "row_groups=1 key_groups=2 cluster=1"},
-      {"b1 h8 l1024 d64", "row_groups=1 key_groups=2 cluster=1"},
-      {"b1 h8 l1024 d64 causal", "row_groups=1 key_groups=2 cluster=1"},
+      {"b1 h8 l512 d64", "row_groups=1 key_groups=2 cluster=2"},
+      {"b1 h8 l512 d64 causal", "row_groups=1 key_groups=2 cluster=2"},
+      {"b1 h8 lq256 lk8192 d64", "row_groups=1 key_groups=1 cluster=2"},
+      {"b2 h8 l512 d64", "row_groups=1 key_groups=1 cluster=2"},
+      {"b2 h8 l512 d64 causal", "row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h8 l1024 d64", "row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h8 l1024 d64 causal", "row_groups=1 key_groups=1 cluster=2"},
       {"b1 h8 l2048 d64", "row_groups=2 key_groups=2 cluster=1"},
       {"b1 h8 l2048 d64 causal", "row_groups=2 key_groups=2 cluster=1"},
       {"b4 h16 l512 d64", "row_groups=4 key_groups=1"},
@@ -198,7 +199,7 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b8 h16 l2048 d64", "row_groups=4 key_groups=1"},
       {"b8 h16 l2048 d64 causal", "row_groups=4 key_groups=1"},
       {"b1 h16 l16384 d64", "row_groups=4 key_groups=1"},
-      {"b8 h8 l128 d64", "row_groups=1 key_groups=2 cluster=1"},
+      {"b8 h8 l128 d64", "row_groups=1 key_groups=1 cluster=2"},
       {"b1 h16 l512 d128", "row_groups=1 key_groups=2"},
       {"b1 h16 l512 d128 causal", "row_groups=1 key_groups=2"},
       {"b1 h32 l1024 d128", "row_groups=2 key_groups=1"},

@@ -64,6 +64,13 @@ struct Config {
   friend constexpr bool operator==(const Config&, const Config&) = default;
 };
 
+/// What else a launch depends on.
+struct Launch {
+  int multiprocessors = 1;
+  bool overlap =
+      false;  ///< it may begin before the kernel before it in the stream has ended, and wait inside
+};
+
 /// A configuration as a type: nvcc cannot name kernels that have a struct for a template argument.
 template <int... kNumbers>
 struct Instance {

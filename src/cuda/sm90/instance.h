@@ -9,25 +9,26 @@
 namespace saccade::SACCADE_MACHINE::sm90 {
 
 template <class T, class Instance>
-Status launch_typed(const Problem& p, const Tensors& t, int multiprocessors, const Target& target) {
+Status launch_typed(const Problem& p, const Tensors& t, const Launch& how, const Target& target) {
   constexpr Config kConfig = Instance::kConfig;
   const Result<Arguments<T>> a = make_arguments<T, Instance>(p, t);
   if (!a.ok()) return a.status();
   const int tiles = static_cast<int>(a->queue.tiles);
   const ptx::Index3 all{tiles * kConfig.cluster, static_cast<int>(p.heads_q), static_cast<int>(p.batch)};
-  const ptx::Index3 staying{std::min(a->queue.size(), multiprocessors), 1, 1};
+  const ptx::Index3 staying{std::min(a->queue.size(), how.multiprocessors), 1, 1};
   const Grid grid{.blocks = kConfig.stays() ? staying : all,
                   .threads = kConfig.threads(),
                   .cluster = kConfig.cluster,
                   .shared_bytes = kConfig.shared_bytes(),
-                  .registers = kConfig.hands_over() ? kConfig.registers() : 0};
+                  .registers = kConfig.hands_over() ? kConfig.registers() : 0,
+                  .dependent = how.overlap};
   return launch("sm90", &attend<T, Instance>, grid, target, a.value());
 }
 
 template <class Instance>
-Status launch_instance(const Problem& p, const Tensors& t, int multiprocessors, const Target& target) {
-  return p.dtype == DType::f16 ? launch_typed<F16, Instance>(p, t, multiprocessors, target)
-                               : launch_typed<BF16, Instance>(p, t, multiprocessors, target);
+Status launch_instance(const Problem& p, const Tensors& t, const Launch& how, const Target& target) {
+  return p.dtype == DType::f16 ? launch_typed<F16, Instance>(p, t, how, target)
+                               : launch_typed<BF16, Instance>(p, t, how, target);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm90

@@ -166,6 +166,9 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
     if (ptx::lane_index() == 0) ptx::arrive_mbarrier(empty);
   };
   const auto pointer = [](std::byte* at) { return ptx::SharedPointer<T>(reinterpret_cast<T*>(at)); };
+  const auto wait_for_others = [] {  // until they are there to be written to
+    if constexpr (Instance::kConfig.cluster > 1) ptx::wait_cluster();
+  };
   using Order = sm90::Order<Instance>;
   Order::begin(group);
   Turn<kConfig.stages> turn;  // of the next tile
@@ -212,19 +215,19 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
       release(Memory::queries_empty(row_group));
       ptx::wait_mbarrier(Memory::values_full(key_group, turn.stage), turn.parity);
       rows.start_values(values(turn.stage));
+      wait_for_others();
       ptx::wait_products<0>();
       release(Memory::values_empty(key_group, turn.stage));
       turn.next();
     } else {
       release(Memory::queries_empty(row_group));
+      wait_for_others();
     }
     rows.finish();
     const Results<T, Instance> results(a, unit, warp_row);
     if constexpr (Instance::kConfig.parts() == 1) {
       results.write(rows);
     } else {
-      if constexpr (Instance::kConfig.cluster > 1)
-        ptx::wait_cluster();  // the others are there to be written to
       results.exchange_and_write(rows, part);
     }
   });
@@ -240,18 +243,22 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
     constexpr int kMeeting = kComputing + ptx::kWarpThreads;
     if (ptx::thread_index() >= kComputing) {
       if constexpr (kConfig.hands_over()) ptx::give_registers<kConfig.loader_registers()>();
-      if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();
-      if (ptx::warp_index() != kComputing / ptx::kWarpThreads) return;
-      const bool chosen = ptx::elect_one();
-      if (chosen) {
-        Shared<Instance>::init_full();
-        load_queries<T, Instance>(a, first_unit<T, Instance>(a), 0);
-        Shared<Instance>::init_empty();
+      if (ptx::warp_index() == kComputing / ptx::kWarpThreads) {
+        const bool chosen = ptx::elect_one();
+        if (chosen) {
+          Shared<Instance>::init_full();
+          ptx::wait_for_previous_kernel();  // what all else waits for
+          load_queries<T, Instance>(a, first_unit<T, Instance>(a), 0);
+          Shared<Instance>::init_empty();
+        }
+        ptx::sync_warp();
+        ptx::arrive_some(kReady, kMeeting);
+        if (chosen) load_all<T, Instance>(a);
+        ptx::sync_warp();
       }
-      ptx::sync_warp();
-      ptx::arrive_some(kReady, kMeeting);
-      if (chosen) load_all<T, Instance>(a);
+      if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();  // late: it takes its time
     } else {
+      if (ptx::thread_index() == 0) ptx::let_next_kernel_start();
       if constexpr (kConfig.hands_over()) ptx::take_registers<kConfig.computer_registers()>();
       if constexpr (kConfig.parts() > 1) {
         if (ptx::thread_index() == 0) Shared<Instance>::init_inboxes();

@@ -7,6 +7,7 @@
 namespace saccade::SACCADE_MACHINE::sm90 {
 
 using saccade::sm90::Config;
+using saccade::sm90::Launch;
 
 /// A place in a ring, and the parity of its round.
 template <int kStages>

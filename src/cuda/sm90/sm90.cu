@@ -14,10 +14,11 @@ namespace saccade::SACCADE_MACHINE {
 namespace sm90 {
 
 using saccade::sm90::Config;
+using saccade::sm90::Launch;
 
 /// Defined in the sources that the build makes of instances.def.
 template <class Instance>
-Status launch_instance(const Problem& p, const Tensors& t, int multiprocessors, const Target& target);
+Status launch_instance(const Problem& p, const Tensors& t, const Launch& how, const Target& target);
 
 namespace {
 
@@ -26,7 +27,7 @@ constexpr char kName[] = "sm90";
 struct Entry {
   double price;  ///< of a row, on a chip that is full
   Config config;
-  Status (*launch)(const Problem&, const Tensors&, int, const Target&);
+  Status (*launch)(const Problem&, const Tensors&, const Launch&, const Target&);
 };
 
 #define SACCADE_SM90(price, ...)                                        \
@@ -61,9 +62,13 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const auto blocks = static_cast<double>(tiles_of(p, c) * c.cluster);
   const double rounds = blocks / machine.multiprocessors;
   if (p.causal && c.stays()) return entry.price * std::max(rows, rounds * rows / 2 + rows / 4);
+  double cost = entry.price * std::ceil(rounds) * rows / c.cluster;
   constexpr double kExchange = 48;  // keys that a warpgroup would have done meanwhile
-  const double exchange = c.stays() ? 0 : kExchange / static_cast<double>(p.len_kv);
-  return entry.price * std::ceil(rounds) * rows / c.cluster * (1 + exchange);
+  if (!c.stays()) cost *= 1 + kExchange / static_cast<double>(p.len_kv);
+  if (rounds > 1 && c.blocks() > 1) cost *= 0.8;  // each hides waits of the other
+  if (c.stages == 1 && p.len_kv > std::int64_t{c.tile_keys} * c.parts())
+    cost *= 1.3;  // nothing is loaded ahead
+  return cost;
 }
 
 /// The narrowest instances that will do, and of those the cheapest.
@@ -132,7 +137,13 @@ std::string to_text(const Config& c) {
          number(" cluster=", c.cluster) + number(" tile_keys=", c.tile_keys) + number(" stages=", c.stages);
 }
 
-Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_view text) {
+/// What serves a problem.
+struct Choice {
+  const Entry* entry;
+  bool overlap;
+};
+
+Result<Choice> find(const Problem& p, const Machine& machine, std::string_view text) {
   saccade::Config given(text);
   Config c = choose(p, machine)->config;  // reject() has made sure that there is one
   constexpr int kMost = 1024;
@@ -144,11 +155,12 @@ Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_
                                    {"stages", &Config::stages}}) {
     c.*value = given.take(key, c.*value, 1, kMost);
   }
+  const bool overlap = given.take("overlap", 0, 0, 1) != 0;
   if (Status status = given.finish(kName); !status.ok()) return status;
   std::string known;
   for (const Entry& entry : kEntries) {
     const std::optional<std::string> reason = refusal(p, machine, entry.config);
-    if (entry.config == c && !reason) return &entry;
+    if (entry.config == c && !reason) return Choice{&entry, overlap};
     if (entry.config == c) return Status(Code::invalid_argument, to_text(c) + ": " + *reason);
     if (!reason) known += "; " + to_text(entry.config);
   }
@@ -157,14 +169,15 @@ Result<const Entry*> find(const Problem& p, const Machine& machine, std::string_
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
-  const Result<const Entry*> found = find(p, machine, text);
+  const Result<Choice> found = find(p, machine, text);
   if (!found.ok()) return found.status();
-  const Entry* entry = found.value();
-  return SACCADE_MACHINE::bind(to_text(entry->config), 0, p,
-                               [p, entry, multiprocessors = machine.multiprocessors](
-                                   const Tensors& t, std::byte*, const Target& target) -> Status {
-                                 return entry->launch(p, t, multiprocessors, target);
-                               });
+  const Choice choice = found.value();
+  const Launch how{.multiprocessors = machine.multiprocessors, .overlap = choice.overlap};
+  return SACCADE_MACHINE::bind(
+      to_text(choice.entry->config) + " overlap=" + (choice.overlap ? "1" : "0"), 0, p,
+      [p, choice, how](const Tensors& t, std::byte*, const Target& target) -> Status {
+        return choice.entry->launch(p, t, how, target);
+      });
 }
 
 }  // namespace
