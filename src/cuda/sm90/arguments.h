@@ -54,6 +54,17 @@ SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T>& a, int first_row, in
   return kConfig.parts() == 1 ? all : all.part(part, kConfig.parts());
 }
 
+/// Where the tiles end that 64 of these rows need; the others of their block may need more.
+template <class T, class Instance>
+SACCADE_DEVICE int end_of(const Arguments<T>& a, const tile::TileRange& tiles, int first_row) {
+  constexpr Config kConfig = Instance::kConfig;
+  if constexpr (!kConfig.skips()) return tiles.last;
+  const int end_row = first_row + Config::kRows < a.len_q ? first_row + Config::kRows : a.len_q;
+  const int keys = first_row < a.len_q ? a.scores.span.end(end_row - 1) : 0;
+  const int end = (keys + kConfig.tile_keys - 1) / kConfig.tile_keys;
+  return end < tiles.first ? tiles.first : end < tiles.last ? end : tiles.last;
+}
+
 /// One tensor's map, in boxes of 64 columns and `rows` rows.
 inline Status make_map(ptx::TensorMap& map, const void* data, const Strides& s, std::int64_t dim,
                        std::int64_t len, std::int64_t heads, std::int64_t batch, int rows) {

@@ -29,6 +29,8 @@ struct Config {
   [[nodiscard]] constexpr int parts() const { return key_groups * cluster; }
   /// Blocks stay for one tile of queries after the other.
   [[nodiscard]] constexpr bool stays() const { return parts() == 1; }
+  /// Warpgroups pass over tiles that only other rows of the block need.
+  [[nodiscard]] constexpr bool skips() const { return stays() && row_groups > 1; }
   /// The warp that starts copies has three more to give registers away with.
   [[nodiscard]] constexpr bool hands_over() const { return groups() > (stays() ? 1 : 3); }
   /// Blocks that a multiprocessor should have room for.

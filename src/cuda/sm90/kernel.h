@@ -2,6 +2,8 @@
 // other, or, where keys are shared out, do one each.
 #pragma once
 
+#include <limits>
+
 #include "cuda/ptx/barrier.h"
 #include "cuda/ptx/dependent_launch.h"
 #include "cuda/ptx/registers.h"
@@ -64,14 +66,18 @@ SACCADE_DEVICE void load_queries(const Arguments<T>& a, const Unit& unit, int ro
                  unit.head, unit.batch, Memory::queries_full(row_group));
 }
 
-/// Starts all copies but that of the block's very first queries; by one thread.
-template <class T, class Instance>
+/// Starts the copies of each unit's tiles from number kFrom to kTo, and of all queries but the block's very
+/// first; by one thread. kFrom is 0 or the number of stages, when those before have been started.
+template <class T, class Instance, int kFrom, int kTo>
 SACCADE_DEVICE void load_all(const Arguments<T>& a) {
   constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<Instance>;
   Turn<kConfig.stages> turns[kConfig.key_groups];
   SACCADE_UNROLL
-  for (auto& turn : turns) turn.parity = 1;  // of what was there before the first round
+  for (auto& turn : turns) {
+    turn.parity = kFrom == 0 ? 1 : 0;  // of the round before
+    turn.again = kFrom > 0;
+  }
   bool first = true;
   int queries_parity = 1;
   for_each_tile<T, Instance>(a, [&](const Unit& unit) {
@@ -92,9 +98,9 @@ SACCADE_DEVICE void load_all(const Arguments<T>& a) {
       SACCADE_UNROLL
       for (int r = 1; r < kConfig.row_groups; ++r) load_queries_of(r);
     };
-    if (most == 0) load_others();
+    if (most == 0 && kFrom == 0) load_others();
     SACCADE_NO_UNROLL
-    for (int n = 0; n < most; ++n) {
+    for (int n = kFrom; n < most && n < kTo; ++n) {
       SACCADE_UNROLL
       for (int g = 0; g < kConfig.key_groups; ++g) {
         const int t = tiles[g].first + n;
@@ -188,7 +194,8 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
     rows.begin();
     ptx::wait_mbarrier(Memory::queries_full(row_group), queries_parity);
     queries_parity ^= 1;
-    if (tiles.first < tiles.last) {
+    const int end = end_of<T, Instance>(a, tiles, unit.first_row + row_group * Config::kRows);
+    if (tiles.first < end) {
       ptx::wait_mbarrier(Memory::keys_full(key_group, turn.stage), turn.parity);
       Order::wait(group);
       rows.start_scores(queries, keys(turn.stage));
@@ -197,7 +204,7 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
       weigh(tiles.first, turn.stage);
       rows.take_weights();
       SACCADE_NO_UNROLL
-      for (int t = tiles.first + 1; t < tiles.last; ++t) {
+      for (int t = tiles.first + 1; t < end; ++t) {
         const Turn<kConfig.stages> before = turn;
         turn.next();
         ptx::wait_mbarrier(Memory::keys_full(key_group, turn.stage), turn.parity);
@@ -222,6 +229,17 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
     } else {
       release(Memory::queries_empty(row_group));
       wait_for_others();
+    }
+    if constexpr (Instance::kConfig.skips()) {
+      SACCADE_NO_UNROLL
+      for (int t = end; t < tiles.last; ++t, turn.next()) {  // for other row groups alone
+        ptx::wait_mbarrier(Memory::keys_full(key_group, turn.stage), turn.parity);
+        release(Memory::keys_empty(key_group, turn.stage));
+        Order::wait(group);
+        Order::pass(group);
+        ptx::wait_mbarrier(Memory::values_full(key_group, turn.stage), turn.parity);
+        release(Memory::values_empty(key_group, turn.stage));
+      }
     }
     rows.finish();
     const Results<T, Instance> results(a, unit, warp_row);
@@ -253,12 +271,20 @@ attend(SACCADE_ARGUMENT(Arguments<T>) a) {
         }
         ptx::sync_warp();
         ptx::arrive_some(kReady, kMeeting);
-        if (chosen) load_all<T, Instance>(a);
-        ptx::sync_warp();
+        constexpr int kAll = std::numeric_limits<int>::max();
+        if constexpr (kConfig.cluster == 1) {
+          if (chosen) load_all<T, Instance, 0, kAll>(a);
+        } else {  // arriving takes its time, and must not wait for what others do after it
+          if (chosen) load_all<T, Instance, 0, kConfig.stages>(a);
+          ptx::sync_warp();
+          ptx::arrive_cluster_relaxed();
+          if (chosen) load_all<T, Instance, kConfig.stages, kAll>(a);
+        }
+      } else if constexpr (kConfig.cluster > 1) {
+        ptx::arrive_cluster_relaxed();
       }
-      if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();  // late: it takes its time
     } else {
-      if (ptx::thread_index() == 0) ptx::let_next_kernel_start();
+      ptx::let_next_kernel_start();
       if constexpr (kConfig.hands_over()) ptx::take_registers<kConfig.computer_registers()>();
       if constexpr (kConfig.parts() > 1) {
         if (ptx::thread_index() == 0) Shared<Instance>::init_inboxes();
