@@ -59,7 +59,7 @@ def enter(shape: Shape, given: argparse.Namespace, q, k, v) -> tuple[list[Candid
     """Everybody who takes part, checked against float64, and the document's rows: those who cannot say why."""
     judge = race.Judge(shape, q, k, v, random.Random(given.seed))
     makers = [] if given.without_saccade else [("saccade", lambda: ours(shape, q, k, v))]
-    makers += [(name.partition(":")[0], lambda name=name: kernel(name, shape, q, k, v)) for name in given.kernel]
+    makers += [(name, lambda name=name: kernel(name, shape, q, k, v)) for name in given.kernel]
     makers += [(name, lambda name=name: rival(name, shape, q, k, v)) for name in given.rival or RIVALS]
     entered, rows = [], []
     for name, make in makers:
