@@ -189,6 +189,10 @@ Counters launch(const Shape& shape, const GlobalMemory& memory, const Options& o
     throw Error(fmt::format("{}: clusters of {} blocks do not divide a grid of {} (x)", shape.kernel,
                             shape.cluster, shape.grid.x));
   }
+  if (shape.grid.y > 65535 || shape.grid.z > 65535) {
+    throw Error(fmt::format("{}: a grid of {} x {} (y, z); it has 65535 at most", shape.kernel, shape.grid.y,
+                            shape.grid.z));
+  }
   const std::uint64_t clusters = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z / shape.cluster;
   const auto cores = static_cast<std::uint64_t>(
       options.cores > 0 ? options.cores : std::max(1U, std::thread::hardware_concurrency()));

@@ -21,7 +21,7 @@ namespace saccade {
 
 struct FuzzFailure {
   std::string kernel;
-  std::uint64_t seed = 0;  ///< of both the problem and its data
+  std::uint64_t seed = 0;  ///< of its data; the problem's too unless it was drawn again
   Problem problem;
   Problem smallest;   ///< after shrinking
   Verdict verdict;    ///< of the smallest

@@ -71,6 +71,28 @@ TEST_P(Sm90, IsRightWhateverTheOrder) {
     expect_right(seed % 2 == 0 ? "b1 h1 lq70 lk400 f16 causal br" : "b1 h1 lq40 lk390 bf16", seed);
 }
 
+// Fewer multiprocessors than tiles of queries: blocks that stay take several, one after the other, with odd
+// lengths, masks that cut, and row groups that have no rows at all.
+TEST_P(Sm90, IsRightWhenBlocksTakeSeveralTiles) {
+  std::uint64_t seed = 40;
+  for (const char* shape : {"b1 h3 lq300 lk330 f16 lse", "b2 h2/1 lq200 lk300 bf16 causal br",
+                            "b1 h4 lq33 lk200 f16", "b1 h2 lq290 lk310 f16 window=70,20"}) {
+    Machine machine = emulated_machine();
+    machine.multiprocessors = 1 + static_cast<int>(seed % 3);
+    const Runner runner = [&](const Problem& p, const Tensors& t) -> Status {
+      const Result<Prepared> prepared = kernel().prepare(p, machine, GetParam().text);
+      if (!prepared.ok()) return prepared.status();
+      const emu::Session session({.seed = seed});
+      return prepared->launch(t, nullptr, nullptr);
+    };
+    const std::string text = fmt::format("d{} {}", GetParam().config.dim, shape);
+    const Verdict verdict = verify(parse_problem(text).value(), runner, {.seed = seed});
+    ASSERT_TRUE(verdict.passed()) << text << " with " << GetParam().text << ", seed " << seed << ": "
+                                  << verdict.failures.front().detail;
+    ++seed;
+  }
+}
+
 TEST_P(Sm90, HasNoBankConflicts) {
   const Problem problem = parse_problem(fmt::format("b1 h1 l300 f16 d{}", GetParam().config.dim)).value();
   const CaseData data(problem, 1);
@@ -250,6 +272,10 @@ TEST(Sm90Planner, SaysWhyNot) {
             std::string::npos);
   expanded.k.head = expanded.q.head + 1;
   EXPECT_NE(kernel.reject(expanded, emulated_machine()).value_or("").find("k has a stride"),
+            std::string::npos);
+  // More heads than a grid has along its second dimension: an instance whose blocks stay.
+  const Problem wide = parse_problem("b1 h70000 l64 d64 f16").value();
+  EXPECT_NE(kernel.prepare(wide, emulated_machine(), "")->config.find("key_groups=1 cluster=1"),
             std::string::npos);
   const Result<Prepared> unknown =
       kernel.prepare(parse_problem("l512 d64 f16").value(), emulated_machine(), "row_groups=7");

@@ -61,7 +61,8 @@ SACCADE_DEVICE std::uint32_t address_in_block(std::uint32_t address, int rank) {
 }
 }  // namespace detail
 /// Stores 16 bytes to the same place of block `rank`, where they count as bytes of the barrier at the
-/// same place as `barrier`: who waits for its phase sees them. Nobody has to fence or arrive.
+/// same place as `barrier`: who waits for its phase sees them (with a wait of the
+/// block's scope too, as hardware completes them like bulk copies). Nobody has to fence or arrive.
 SACCADE_DEVICE void store_to_block(Bytes16* to, const Bytes16& value, Mbarrier* barrier, int rank) {
   SACCADE_SINCE_SM90(asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%2, %3, %4, %5}, "

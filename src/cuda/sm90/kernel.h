@@ -168,6 +168,7 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
   const auto values = [&](int stage) {
     return ptx::advance_descriptor(first_values, stage * 2 * kConfig.tile_bytes());
   };
+  // By a warp whose lanes have all passed their wait: one that has not might find the next round's instead.
   const auto release = [](ptx::Mbarrier* empty) {
     if (ptx::lane_index() == 0) ptx::arrive_mbarrier(empty);
   };
@@ -227,6 +228,7 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
       release(Memory::values_empty(key_group, turn.stage));
       turn.next();
     } else {
+      ptx::sync_warp();
       release(Memory::queries_empty(row_group));
       wait_for_others();
     }
@@ -234,10 +236,12 @@ SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
       SACCADE_NO_UNROLL
       for (int t = end; t < tiles.last; ++t, turn.next()) {  // for other row groups alone
         ptx::wait_mbarrier(Memory::keys_full(key_group, turn.stage), turn.parity);
+        ptx::sync_warp();
         release(Memory::keys_empty(key_group, turn.stage));
         Order::wait(group);
         Order::pass(group);
         ptx::wait_mbarrier(Memory::values_full(key_group, turn.stage), turn.parity);
+        ptx::sync_warp();
         release(Memory::values_empty(key_group, turn.stage));
       }
     }

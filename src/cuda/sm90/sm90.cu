@@ -45,6 +45,9 @@ std::int64_t tiles_of(const Problem& p, const Config& c) {
 /// Why the instance cannot compute the problem.
 std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
   if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
+  constexpr std::int64_t kMostAlong = 65535;  // of a grid's second and third dimension
+  if (!c.stays() && std::max(p.heads_q, p.batch) > kMostAlong)
+    return "its grid has room for 65535 heads and batches";
   if (c.shared_bytes() > machine.shared_bytes_per_block) {
     return "it needs " + std::to_string(c.shared_bytes()) +
            " bytes of shared memory; a block of this GPU may have " +

@@ -122,7 +122,7 @@ class WarpgroupRows {
   [[nodiscard]] SACCADE_DEVICE const float (&sums() const)[kDimV / 2] { return o_; }
 
  private:
-  /// Scores are so far above the base at most.
+  /// Scores are so far above the base at most when they are looked at.
   static constexpr float kSlack = 8;
 
   /// A lane's sum of weights in a tile is this at most: far from f16's end.
