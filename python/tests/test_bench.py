@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from saccade.bench import __main__ as command
-from saccade.bench import picture, race, shapes, statistics
+from saccade.bench import bars, picture, race, shapes, statistics
 from saccade.bench.candidates import Candidate, kernel, ours, rival
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -136,3 +136,43 @@ def test_a_race_on_a_gpu_has_device_and_host_times(tmp_path):
     assert row["time"]["timer"] == "device"
     assert row["queued"]["median_us"] > 0
     assert row["synchronized"]["median_us"] >= row["queued"]["median_us"]
+
+
+def test_two_configurations_of_one_kernel_are_two_rows(tmp_path):
+    names = ["cpu_blocked", "cpu_blocked:"]
+    arguments = [part for name in names for part in ("--kernel", name)]
+    _, document = race_document(tmp_path, "b1 h1 l32 d32 f32", "--device", "cpu", "--rival", "sdpa", *arguments)
+    rows = [row["kernel"] for row in document["results"][0]["kernels"] if "time" in row]
+    assert rows == ["saccade", *names, "sdpa"]
+
+
+def test_shapes_belong_to_their_bars():
+    assert bars.kind("b1 h8 l512 d64 f16 causal") == "mission"
+    assert bars.kind("b1 h32/8 lq1 lk4096 d128 f16") == "decode"
+    assert bars.kind("b4 h16 l512 d64 f16") == "short"
+    assert bars.kind("b4 h16 l512 d64 f16", most_heads=32) == "long d64"
+    assert bars.kind("b1 h32/8 l4096 d128 f16 causal") == "long d128"
+
+
+def test_the_figures_of_the_documentation_are_those_of_the_evidence():
+    evidence = ROOT / "evidence" / "h200"
+    document = json.loads((evidence / "anchors.json").read_text())
+    peer = json.loads((evidence / "flash_attention_3.json").read_text())["times"]
+    text = (ROOT / "docs" / "kernels" / "sm90.md").read_text()
+    rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
+
+    def check(row, ratios):
+        mean = statistics.geometric_mean(list(ratios.values()))
+        assert f"{mean:.2f}x" in row, (row, mean)
+        assert f"least {min(ratios.values()):.2f}x" in row, (row, min(ratios.values()))
+
+    found = bars.speedups(document)
+    check(rows["L <= 2048, at most 64 batch-heads (14)"], found["short"])
+    for dim, count in ((64, 6), (128, 9), (256, 2)):
+        assert len(found[f"long d{dim}"]) == count
+        check(rows[f"long, head dim {dim} ({count})"], found[f"long d{dim}"])
+    for ratio in found["mission"].values():
+        assert f"{ratio:.2f}x" in rows["mission, full and causal"]
+    for ratios in bars.over_peer(document, peer).values():
+        check(rows["ratio to cuDNN over FlashAttention-3's ratio to cuDNN"], ratios)
+    assert f"{bars.worst_error(document):.2f}x" in rows["error against float64 over FlashAttention-2's"]
