@@ -204,8 +204,11 @@ void Thread::arrive_cluster(bool release, const Where& where) {
   barrier.expected = block.cluster.shape.cluster * block.cluster.shape.block;
   ++cluster_arrivals;
   if (lane == 0) ++block.cluster.counters.cluster_barriers;
-  block.cluster.arrived_fences[id] = block.cluster.mbarrier_fences[id];
-  arrive_at(barrier, warp, block.cluster, release);
+  Cluster& cluster = block.cluster;
+  cluster.arrived_fences[id] = cluster.mbarrier_fences[id];
+  const std::uint64_t before = barrier.generation;
+  arrive_at(barrier, warp, cluster, release);
+  if (barrier.generation != before) cluster.shown_fences = cluster.arrived_fences;
 }
 
 void Thread::wait_cluster(const Where& where) {
@@ -217,9 +220,7 @@ void Thread::wait_cluster(const Where& where) {
   } else {
     warp.acquire(barrier.released);
   }
-  warp.known_fences.resize(block.cluster.arrived_fences.size());
-  for (std::size_t n = 0; n < warp.known_fences.size(); ++n)
-    warp.known_fences[n] = std::max(warp.known_fences[n], block.cluster.arrived_fences[n]);
+  warp.known_fences = block.cluster.shown_fences;
 }
 
 void Thread::fence_proxy() {

@@ -314,6 +314,7 @@ class Cluster {
   std::vector<std::uint32_t> fences;           ///< stamp of each thread's last proxy fence
   std::vector<std::uint32_t> mbarrier_fences;  ///< and of its last fence of mbarriers, either kind
   std::vector<std::uint32_t> arrived_fences;   ///< the same when it last arrived at the cluster's barrier
+  std::vector<std::uint32_t> shown_fences;     ///< those of the last cluster barrier that was complete
   Counters counters;
 
  private:

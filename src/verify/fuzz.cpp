@@ -38,6 +38,7 @@ FuzzResult fuzz_targets(std::int64_t count, std::uint64_t seed, const std::vecto
     Problem problem = random_problem(options.seed);
     for (std::uint64_t draw = 1; draw < kMaxDraws && !accepted(problem); ++draw)
       problem = random_problem(options.seed + draw * 1'000'000'007);
+    if (!accepted(problem)) break;  // nor will the next one be
     std::vector<const FuzzTarget*> accepting;
     std::vector<NamedRunner> runners;
     for (const FuzzTarget& target : targets) {

@@ -42,7 +42,8 @@ struct FuzzTarget {
 };
 
 /// Verifies `count` random problems on every target that accepts them; stops early after ten failures. What
-/// no target accepts is drawn again, as often as it takes (up to 5000 times). Problem n has the seed `seed` *
+/// no target accepts is drawn again, as often as it takes; after 5000 times in vain that is the
+/// end. Problem n has the seed `seed` *
 /// 1'000'000 + n. `progress` (may be empty) is told the number done so far.
 [[nodiscard]] FuzzResult fuzz_targets(std::int64_t count, std::uint64_t seed,
                                       const std::vector<FuzzTarget>& targets,

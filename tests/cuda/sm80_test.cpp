@@ -10,6 +10,7 @@
 #include "cuda/kernels.h"
 #include "cuda/sm80/config.h"
 #include "emu/session.h"
+#include "family.h"
 #include "support/from_environment.h"
 #include "verify/case_data.h"
 #include "verify/emulated.h"
@@ -18,12 +19,7 @@
 namespace saccade {
 namespace {
 
-struct Named {
-  sm80::Config config;
-  std::string text;
-
-  friend void PrintTo(const Named& named, std::ostream* out) { *out << named.text; }
-};
+using Named = saccade::Named<sm80::Config>;
 
 std::vector<Named> instances() {
   std::vector<Named> list;
@@ -45,30 +41,10 @@ class Sm80 : public testing::TestWithParam<Named> {
   static const Kernel& kernel() { return *find_emulated("sm80"); }
   /// The instance must be right for the shape, whose head dim is the instance's unless it says another.
   void expect_right(const std::string& text, std::uint64_t seed, const std::string& more = "") const {
-    const std::string shape = fmt::format("d{} {}", GetParam().config.dim, text);
-    const Problem problem = parse_problem(shape).value();
-    const Verdict verdict =
-        verify(problem, emulated_runner(kernel(), GetParam().text + more, {.seed = seed}), {.seed = seed});
-    ASSERT_TRUE(verdict.passed()) << shape << " with " << GetParam().text << more << ", seed " << seed << ": "
-                                  << verdict.failures.front().detail;
+    saccade::expect_right(kernel(), fmt::format("d{} {}", GetParam().config.dim, text),
+                          GetParam().text + more, seed);
   }
 };
-
-/// Three launches in different orders give the same output. They share the workspace.
-void expect_same_bits(const Problem& problem, const Prepared& prepared, std::vector<std::byte> workspace) {
-  std::vector<std::byte> first;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    CaseData data(problem, 1);
-    data.poison();
-    const emu::Session session({.seed = seed});
-    const Status status = prepared.launch(data.tensors(), workspace.data(), nullptr);
-    ASSERT_TRUE(status.ok()) << status.message();
-    const auto* o = static_cast<const std::byte*>(data.tensors().o);
-    const std::vector<std::byte> bytes(o, o + problem.heads_q * problem.len_q * problem.dim_v * 2);
-    if (first.empty()) first = bytes;
-    EXPECT_EQ(bytes, first) << "seed " << seed;
-  }
-}
 
 TEST_P(Sm80, IsRightForEveryKindOfProblem) {
   std::uint64_t seed = 3;
@@ -155,33 +131,9 @@ TEST_P(Sm80, HasNoBankConflicts) {
   }
 }
 
-/// What one launch counts when the keys' scores are these, the same for every query. Its results must be
-/// right.
 emu::Counters counted(const Named& instance, int lq, std::span<const float> scores) {
-  const int dim = instance.config.dim;
-  const auto lk = static_cast<int>(scores.size());
-  const Problem problem = parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{} scale=1", lq, lk, dim)).value();
-  const CaseData data(problem, 1);
-  const auto numbers = [](const void* tensor) { return static_cast<F16*>(const_cast<void*>(tensor)); };
-  for (int i = 0; i < lq * dim; ++i)
-    numbers(data.tensors().q)[i] = from_float<F16>(i % dim == 0 ? 1.0F : 0.0F);
-  for (int j = 0; j < lk; ++j) numbers(data.tensors().k)[j * dim] = from_float<F16>(scores[j]);
-  const emu::Session session({.seed = 1, .count = true});
-  const Result<Prepared> prepared =
-      find_emulated("sm80")->prepare(problem, emulated_machine(), instance.text + " split=1");
-  EXPECT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
-  std::vector<F16> expected(static_cast<std::size_t>(lq) * dim);
-  Tensors reference = data.tensors();
-  reference.o = expected.data();
-  EXPECT_TRUE(attend(problem, reference, {.kernel = "cpu_reference"}).ok());
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const float found = to_float(numbers(data.tensors().o)[i]);
-    if (!(std::abs(found - to_float(expected[i])) < 5e-3F)) {  // NaN is not below either
-      ADD_FAILURE() << "number " << i << " is " << found << " instead of " << to_float(expected[i]);
-      break;
-    }
-  }
-  return session.counters();
+  return saccade::counted(*find_emulated("sm80"), instance.text + " split=1", instance.config.dim, lq,
+                          scores);
 }
 
 // Nothing is computed, copied or waited for twice: every count is what the schedule says, to the last one.
@@ -231,7 +183,7 @@ TEST_P(Sm80, TheSameBitsWhateverTheOrder) {
   const Result<Prepared> prepared =
       kernel().prepare(problem, emulated_machine(), GetParam().text + " split=1");
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
-  expect_same_bits(problem, prepared.value(), {});
+  expect_same_bits(problem, prepared.value());
 }
 
 // The counters of a launch are those of the launch before; the first one finds what happens to lie there.

@@ -8,6 +8,7 @@
 #include "cuda/kernels.h"
 #include "cuda/sm90/config.h"
 #include "emu/session.h"
+#include "family.h"
 #include "support/from_environment.h"
 #include "verify/case_data.h"
 #include "verify/emulated.h"
@@ -16,12 +17,7 @@
 namespace saccade {
 namespace {
 
-struct Named {
-  sm90::Config config;
-  std::string text;
-
-  friend void PrintTo(const Named& named, std::ostream* out) { *out << named.text; }
-};
+using Named = saccade::Named<sm90::Config>;
 
 std::vector<Named> instances() {
   std::vector<Named> list;
@@ -40,12 +36,8 @@ class Sm90 : public testing::TestWithParam<Named> {
   static const Kernel& kernel() { return *find_emulated("sm90"); }
   /// The instance must be right for the shape, whose head dim is the instance's unless it says another.
   void expect_right(const std::string& text, std::uint64_t seed) const {
-    const std::string shape = fmt::format("d{} {}", GetParam().config.dim, text);
-    const Problem problem = parse_problem(shape).value();
-    const Verdict verdict =
-        verify(problem, emulated_runner(kernel(), GetParam().text, {.seed = seed}), {.seed = seed});
-    ASSERT_TRUE(verdict.passed()) << shape << " with " << GetParam().text << ", seed " << seed << ": "
-                                  << verdict.failures.front().detail;
+    saccade::expect_right(kernel(), fmt::format("d{} {}", GetParam().config.dim, text), GetParam().text,
+                          seed);
   }
 };
 
@@ -103,33 +95,8 @@ TEST_P(Sm90, HasNoBankConflicts) {
   EXPECT_EQ(session.counters().bank_conflicts(), 0U);
 }
 
-/// What one launch counts when the keys' scores are these, the same for every query. Its results must be
-/// right.
 emu::Counters counted(const Named& instance, int lq, std::span<const float> scores) {
-  const int dim = instance.config.dim;
-  const auto lk = static_cast<int>(scores.size());
-  const Problem problem = parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{} scale=1", lq, lk, dim)).value();
-  const CaseData data(problem, 1);
-  const auto numbers = [](const void* tensor) { return static_cast<F16*>(const_cast<void*>(tensor)); };
-  for (int i = 0; i < lq * dim; ++i)
-    numbers(data.tensors().q)[i] = from_float<F16>(i % dim == 0 ? 1.0F : 0.0F);
-  for (int j = 0; j < lk; ++j) numbers(data.tensors().k)[j * dim] = from_float<F16>(scores[j]);
-  const emu::Session session({.seed = 1, .count = true});
-  const Result<Prepared> prepared =
-      find_emulated("sm90")->prepare(problem, emulated_machine(), instance.text);
-  EXPECT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
-  std::vector<F16> expected(static_cast<std::size_t>(lq) * dim);
-  Tensors reference = data.tensors();
-  reference.o = expected.data();
-  EXPECT_TRUE(attend(problem, reference, {.kernel = "cpu_reference"}).ok());
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const float found = to_float(numbers(data.tensors().o)[i]);
-    if (!(std::abs(found - to_float(expected[i])) < 5e-3F)) {  // NaN is not below either
-      ADD_FAILURE() << "number " << i << " is " << found << " instead of " << to_float(expected[i]);
-      break;
-    }
-  }
-  return session.counters();
+  return saccade::counted(*find_emulated("sm90"), instance.text, instance.config.dim, lq, scores);
 }
 
 // Nothing is computed or copied twice, and rows exchange what they must and no more.
@@ -171,18 +138,7 @@ TEST_P(Sm90, TheSameBitsWhateverTheOrder) {
       parse_problem(fmt::format("b1 h2 lq200 lk700 f16 d{}", GetParam().config.dim)).value();
   const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
-  std::vector<std::byte> first;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    CaseData data(problem, 1);
-    data.poison();
-    const emu::Session session({.seed = seed});
-    const Status status = prepared->launch(data.tensors(), nullptr, nullptr);
-    ASSERT_TRUE(status.ok()) << status.message();
-    const auto* o = static_cast<const std::byte*>(data.tensors().o);
-    const std::vector<std::byte> bytes(o, o + problem.heads_q * problem.len_q * problem.dim_v * 2);
-    if (first.empty()) first = bytes;
-    EXPECT_EQ(bytes, first) << "seed " << seed;
-  }
+  expect_same_bits(problem, prepared.value());
 }
 
 // A key that is no number makes every row that sees it none, whichever tile it is in; a query only its own.
@@ -218,6 +174,7 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b1 h8 l2048 d64 causal", "row_groups=2 key_groups=2 cluster=1"},
       {"b4 h16 l512 d64", "row_groups=4 key_groups=1"},
       {"b4 h16 l512 d64 causal", "row_groups=2 key_groups=1"},
+      {"b4 h16 l512 d64 window=inf,0", "row_groups=2 key_groups=1"},
       {"b8 h16 l2048 d64", "row_groups=4 key_groups=1"},
       {"b8 h16 l2048 d64 causal", "row_groups=4 key_groups=1"},
       {"b1 h16 l16384 d64", "row_groups=4 key_groups=1"},

@@ -1,9 +1,9 @@
 // The family's row in the registry: which problems it takes, and which instance serves one.
 #include <limits>
 
-#include "core/config.h"
 #include "cuda/launch/accept.h"
 #include "cuda/launch/bind.h"
+#include "cuda/launch/instances.h"
 #include "cuda/sm80/sm80.h"
 #include "cuda/sm80/split.h"
 #include "cuda/tile/keys.h"
@@ -32,6 +32,16 @@ const Entry kEntries[] = {
 };
 #undef SACCADE_SM80
 
+constexpr Setting<Config> kSettings[] = {{"dim", &Config::dim},
+                                         {"row_warps", &Config::row_warps},
+                                         {"row_tiles", &Config::row_tiles},
+                                         {"key_groups", &Config::key_groups},
+                                         {"tile_keys", &Config::tile_keys},
+                                         {"score_keys", &Config::score_keys},
+                                         {"stages", &Config::stages},
+                                         {"blocks", &Config::blocks},
+                                         {"general", &Config::general, 0}};
+
 std::int64_t blocks_of(const Problem& p, const Config& c) {
   return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
 }
@@ -46,12 +56,7 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   if (c.general == 0 && !has_dense_tensors(p)) return "it takes dense tensors";
   if (c.general == 0 && (machine.pointer_alignment % 16 != 0 || !has_aligned_rows(p)))
     return "it moves 16 bytes at a time";
-  if (c.shared_bytes() > machine.shared_bytes_per_block) {
-    return "it needs " + std::to_string(c.shared_bytes()) +
-           " bytes of shared memory; a block of this GPU may have " +
-           std::to_string(machine.shared_bytes_per_block);
-  }
-  return std::nullopt;
+  return refuse_shared_memory(c.shared_bytes(), machine);
 }
 
 /// Whether a grid of the instance keeps every multiprocessor busy. Blocks whose warps do not share out the
@@ -121,40 +126,16 @@ struct Choice {
   int split;
 };
 
-std::string to_text(const Config& c) {
-  const auto number = [](const char* key, int value) { return key + std::to_string(value); };
-  return number("dim=", c.dim) + number(" row_warps=", c.row_warps) + number(" row_tiles=", c.row_tiles) +
-         number(" key_groups=", c.key_groups) + number(" tile_keys=", c.tile_keys) +
-         number(" score_keys=", c.score_keys) + number(" stages=", c.stages) + number(" blocks=", c.blocks) +
-         number(" general=", c.general);
-}
-
 Result<Choice> find(const Problem& p, const Machine& machine, std::string_view text) {
   saccade::Config given(text);
   Config c = choose(p, machine)->config;  // reject() has made sure that there is one
-  constexpr int kMost = 1024;
-  for (const auto& [key, value] : {std::pair{"dim", &Config::dim},
-                                   {"row_warps", &Config::row_warps},
-                                   {"row_tiles", &Config::row_tiles},
-                                   {"key_groups", &Config::key_groups},
-                                   {"tile_keys", &Config::tile_keys},
-                                   {"score_keys", &Config::score_keys},
-                                   {"stages", &Config::stages},
-                                   {"blocks", &Config::blocks},
-                                   {"general", &Config::general}}) {
-    c.*value = given.take(key, c.*value, key == std::string_view("general") ? 0 : 1, kMost);
-  }
+  take_settings<Config>(given, c, kSettings);
   const int split = given.take("split", 0, 1, Split::kMost);  // 0: not given
   if (Status status = given.finish(kName); !status.ok()) return status;
-  std::string known;
-  for (const Entry& entry : kEntries) {
-    const std::optional<std::string> reason = refusal(p, machine, entry.config);
-    if (entry.config == c && !reason) return Choice{&entry, split > 0 ? split : choose_split(p, machine, c)};
-    if (entry.config == c) return Status(Code::invalid_argument, to_text(c) + ": " + *reason);
-    if (!reason) known += "; " + to_text(entry.config);
-  }
-  return Status(Code::invalid_argument,
-                "sm80 was not built with " + to_text(c) + "; there are: " + known.substr(2));
+  const Result<const Entry*> entry = find_instance<Entry, Config>(
+      kName, kEntries, c, kSettings, [&](const Config& other) { return refusal(p, machine, other); });
+  if (!entry.ok()) return entry.status();
+  return Choice{entry.value(), split > 0 ? split : choose_split(p, machine, c)};
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
@@ -164,8 +145,9 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   const Config& c = choice.entry->config;
   const std::int64_t tiles = blocks_of(p, c);
   return SACCADE_MACHINE::bind(
-      to_text(c) + " split=" + std::to_string(choice.split), Split::workspace_bytes(c, tiles, choice.split),
-      p, [p, choice, tiles](const Tensors& t, std::byte* workspace, const Target& target) -> Status {
+      to_text<Config>(c, kSettings) + " split=" + std::to_string(choice.split),
+      Split::workspace_bytes(c, tiles, choice.split), p,
+      [p, choice, tiles](const Tensors& t, std::byte* workspace, const Target& target) -> Status {
         if (tiles == 0) return {};
         const Split split = Split::at(workspace, choice.entry->config, tiles, choice.split);
         return choice.entry->launch(p, t, split, target);

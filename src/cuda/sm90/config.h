@@ -51,9 +51,8 @@ struct Config {
   /// What a warp gets from each one of the same rows, itself too: its columns of the sums, and the states of
   /// rows.
   [[nodiscard]] constexpr int message_bytes() const { return 32 * (16 + 2 * dim / parts()); }
-  [[nodiscard]] constexpr int inbox_bytes() const {
-    return parts() == 1 ? 0 : parts() * message_bytes();
-  }  ///< of a warp
+  /// Of a warp.
+  [[nodiscard]] constexpr int inbox_bytes() const { return parts() == 1 ? 0 : parts() * message_bytes(); }
   [[nodiscard]] constexpr int barriers() const {
     return 2 * row_groups + 4 * key_groups * stages + (parts() > 1 ? 4 * groups() : 0);
   }
@@ -69,8 +68,8 @@ struct Config {
 /// What else a launch depends on.
 struct Launch {
   int multiprocessors = 1;
-  bool overlap =
-      false;  ///< it may begin before the kernel before it in the stream has ended, and wait inside
+  /// It may begin before the kernel before it in the stream has ended, and wait inside.
+  bool overlap = false;
 };
 
 /// A configuration as a type: nvcc cannot name kernels that have a struct for a template argument.

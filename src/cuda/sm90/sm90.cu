@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/config.h"
 #include "cuda/launch/accept.h"
 #include "cuda/launch/bind.h"
+#include "cuda/launch/instances.h"
 #include "cuda/sm90/config.h"
 #include "cuda/sm90/sm90.h"
 #include "cuda/tile/keys.h"
@@ -38,6 +38,10 @@ const Entry kEntries[] = {
 };
 #undef SACCADE_SM90
 
+constexpr Setting<Config> kSettings[] = {
+    {"dim", &Config::dim},         {"row_groups", &Config::row_groups}, {"key_groups", &Config::key_groups},
+    {"cluster", &Config::cluster}, {"tile_keys", &Config::tile_keys},   {"stages", &Config::stages}};
+
 std::int64_t tiles_of(const Problem& p, const Config& c) {
   return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
 }
@@ -48,12 +52,7 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   constexpr std::int64_t kMostAlong = 65535;  // of a grid's second and third dimension
   if (!c.stays() && std::max(p.heads_q, p.batch) > kMostAlong)
     return "its grid has room for 65535 heads and batches";
-  if (c.shared_bytes() > machine.shared_bytes_per_block) {
-    return "it needs " + std::to_string(c.shared_bytes()) +
-           " bytes of shared memory; a block of this GPU may have " +
-           std::to_string(machine.shared_bytes_per_block);
-  }
-  return std::nullopt;
+  return refuse_shared_memory(c.shared_bytes(), machine);
 }
 
 /// How long the instance takes, in rows that a multiprocessor has to do one after the other. Blocks come in
@@ -64,7 +63,8 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const double rows = c.rows();
   const auto blocks = static_cast<double>(tiles_of(p, c) * c.cluster);
   const double rounds = blocks / machine.multiprocessors;
-  if (p.causal && c.stays()) return entry.price * std::max(rows, rounds * rows / 2 + rows / 4);
+  const bool causal = p.causal || p.window_right == 0;
+  if (causal && c.stays()) return entry.price * std::max(rows, rounds * rows / 2 + rows / 4);
   double cost = entry.price * std::ceil(rounds) * rows / c.cluster;
   constexpr double kExchange = 48;  // keys that a warpgroup would have done meanwhile
   if (!c.stays()) cost *= 1 + kExchange / static_cast<double>(p.len_kv);
@@ -134,12 +134,6 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
   return std::nullopt;
 }
 
-std::string to_text(const Config& c) {
-  const auto number = [](const char* key, int value) { return key + std::to_string(value); };
-  return number("dim=", c.dim) + number(" row_groups=", c.row_groups) + number(" key_groups=", c.key_groups) +
-         number(" cluster=", c.cluster) + number(" tile_keys=", c.tile_keys) + number(" stages=", c.stages);
-}
-
 /// What serves a problem.
 struct Choice {
   const Entry* entry;
@@ -149,26 +143,13 @@ struct Choice {
 Result<Choice> find(const Problem& p, const Machine& machine, std::string_view text) {
   saccade::Config given(text);
   Config c = choose(p, machine)->config;  // reject() has made sure that there is one
-  constexpr int kMost = 1024;
-  for (const auto& [key, value] : {std::pair{"dim", &Config::dim},
-                                   {"row_groups", &Config::row_groups},
-                                   {"key_groups", &Config::key_groups},
-                                   {"cluster", &Config::cluster},
-                                   {"tile_keys", &Config::tile_keys},
-                                   {"stages", &Config::stages}}) {
-    c.*value = given.take(key, c.*value, 1, kMost);
-  }
+  take_settings<Config>(given, c, kSettings);
   const bool overlap = given.take("overlap", 0, 0, 1) != 0;
   if (Status status = given.finish(kName); !status.ok()) return status;
-  std::string known;
-  for (const Entry& entry : kEntries) {
-    const std::optional<std::string> reason = refusal(p, machine, entry.config);
-    if (entry.config == c && !reason) return Choice{&entry, overlap};
-    if (entry.config == c) return Status(Code::invalid_argument, to_text(c) + ": " + *reason);
-    if (!reason) known += "; " + to_text(entry.config);
-  }
-  return Status(Code::invalid_argument,
-                "sm90 was not built with " + to_text(c) + "; there are: " + known.substr(2));
+  const Result<const Entry*> entry = find_instance<Entry, Config>(
+      kName, kEntries, c, kSettings, [&](const Config& other) { return refusal(p, machine, other); });
+  if (!entry.ok()) return entry.status();
+  return Choice{entry.value(), overlap};
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
@@ -177,7 +158,7 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   const Choice choice = found.value();
   const Launch how{.multiprocessors = machine.multiprocessors, .overlap = choice.overlap};
   return SACCADE_MACHINE::bind(
-      to_text(choice.entry->config) + " overlap=" + (choice.overlap ? "1" : "0"), 0, p,
+      to_text<Config>(choice.entry->config, kSettings) + " overlap=" + (choice.overlap ? "1" : "0"), 0, p,
       [p, choice, how](const Tensors& t, std::byte*, const Target& target) -> Status {
         return choice.entry->launch(p, t, how, target);
       });

@@ -304,11 +304,12 @@ TEST_F(Misuse, ClustersWaitForEachOther) {
   expect_sometimes(arrival, {"an mbarrier of a block that has ended"});
 }
 
-// A fence of mbarriers is enough for an arrival that orders nothing else.
-TEST_F(Misuse, RelaxedArrivalsShowFencedMbarriers) {
+// Blocks that store into each other: a fence of mbarriers is enough for an arrival that orders nothing else,
+// and what was stored is there after the wait.
+TEST_F(Misuse, ParcelsNeedAFenceBeforeAndAWaitAfter) {
   shape.block = 32;
   shape.cluster = shape.grid.x = 2;
-  const auto kernel = [&](bool fence) {
+  const auto kernel = [&](bool fence, bool wait) {
     return [=] {
       if (thread_index() == 0) {
         init_mbarrier(barriers(), 1);
@@ -320,36 +321,16 @@ TEST_F(Misuse, RelaxedArrivalsShowFencedMbarriers) {
       wait_cluster();
       auto* parcels = reinterpret_cast<Bytes16*>(words());
       store_to_block(parcels + thread_index(), {{1, 2, 3, 4}}, barriers(), 1 - cluster_rank());
-      wait_mbarrier(barriers(), 0);
-      (void)load(parcels + (thread_index() ^ 1));
-    };
-  };
-  expect_clean(kernel(true));
-  expect_always(kernel(false), {"mbarrier that thread"});
-}
-
-TEST_F(Misuse, ParcelsAreReadAfterTheirBarrier) {
-  shape.block = 32;
-  shape.cluster = shape.grid.x = 2;
-  const auto kernel = [&](bool wait) {
-    return [=] {
-      if (thread_index() == 0) {
-        init_mbarrier(barriers(), 1);
-        arrive_and_expect_bytes(barriers(), 32 * 16);
-        fence_mbarrier_init();
-      }
-      arrive_cluster();
-      wait_cluster();
-      auto* parcels = reinterpret_cast<Bytes16*>(words());
-      store_to_block(parcels + thread_index(), {{1, 2, 3, 4}}, barriers(), 1 - cluster_rank());
       if (wait) wait_mbarrier(barriers(), 0);
-      (void)load(parcels + thread_index());
+      (void)load(parcels + (thread_index() ^ 1));
       arrive_cluster();
       wait_cluster();
     };
   };
-  expect_clean(kernel(true));
-  expect_sometimes(kernel(false), {"in flight", "with nothing that orders the two", "nobody has written"});
+  expect_clean(kernel(true, true));
+  expect_always(kernel(false, true), {"mbarrier that thread"});
+  expect_sometimes(kernel(true, false),
+                   {"in flight", "with nothing that orders the two", "nobody has written"});
 }
 
 }  // namespace
