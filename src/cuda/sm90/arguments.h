@@ -15,6 +15,8 @@ template <class T>
 struct Arguments {
   tile::Divisor group;  ///< query heads to a key head
   int len_q;
+  int turn;  ///< of blocks with one tile: so many of a head's tiles come last first, then the others first
+             ///< first
   tile::PlainScores scores;
   int dim_v;
   tile::Queue queue;
@@ -38,11 +40,16 @@ SACCADE_DEVICE Unit unit_of(const Arguments<T>& a, int number, int rows) {
   const int head = work.head % a.heads_q;
   return {work.head / a.heads_q, head, head / a.group, work.tile * rows};
 }
-/// Of a block that has one: its place in the grid.
+/// Of a block that has one: its place in the grid. Clusters come GPC by GPC, where the same keys had better
+/// be read by few: neighbours have different heads. Other blocks are spread over GPCs, and neighbours share
+/// keys.
 template <class T>
 SACCADE_DEVICE Unit unit_of_block(const Arguments<T>& a, int rows, int cluster) {
   const ptx::Index3 at = ptx::block_index();
-  return {at.z, at.y, at.y / a.group, at.x / cluster * rows};
+  const int head = cluster > 1 ? at.x / cluster : at.y;
+  const int number = cluster > 1 ? at.y : at.x;
+  const int tile = number < a.turn ? static_cast<int>(a.queue.tiles) - 1 - number : number - a.turn;
+  return {at.z, head, head / a.group, tile * rows};
 }
 
 /// The tiles of keys that the rows need, as far as they belong to a part.
@@ -89,6 +96,7 @@ Result<Arguments<T>> make_arguments(const Problem& p, const Tensors& t) {
   const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
   Arguments<T> a{.group = tile::Divisor::of(static_cast<int>(p.group())),
                  .len_q = static_cast<int>(p.len_q),
+                 .turn = 0,
                  .scores = {tile::span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
                  .dim_v = static_cast<int>(p.dim_v),
                  .queue = tile::Queue::of(p, kConfig.rows()),

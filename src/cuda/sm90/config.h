@@ -48,13 +48,21 @@ struct Config {
   [[nodiscard]] constexpr int queries_bytes() const { return kRows * dim * 2; }  ///< of a row group
   [[nodiscard]] constexpr int tile_bytes() const { return tile_keys * dim * 2; }
   [[nodiscard]] constexpr int ring_bytes() const { return stages * 2 * tile_bytes(); }  ///< of a key group
-  /// What a warp gets from each one of the same rows, itself too: its columns of the sums, and the states of
-  /// rows.
-  [[nodiscard]] constexpr int message_bytes() const { return 32 * (16 + 2 * dim / parts()); }
-  /// Of a warp.
-  [[nodiscard]] constexpr int inbox_bytes() const { return parts() == 1 ? 0 : parts() * message_bytes(); }
+  // Parts of a row are added up in steps: in each, two warps of the same rows send each other half of the
+  // columns they have, key groups of a block first, then blocks.
+  [[nodiscard]] constexpr int near_steps() const { return log2(key_groups); }
+  [[nodiscard]] constexpr int steps() const { return log2(parts()); }
+  /// Sums that a lane gets in a step.
+  [[nodiscard]] constexpr int sums(int step) const { return dim / 4 >> step; }
+  /// With the states of 16 rows in front.
+  [[nodiscard]] constexpr int message_bytes(int step) const { return 16 * 8 + 32 * 4 * sums(step); }
+  /// Of a warp, before a step's message.
+  [[nodiscard]] constexpr int message_at(int step) const {
+    return step == 0 ? 0 : message_at(step - 1) + message_bytes(step - 1);
+  }
+  [[nodiscard]] constexpr int inbox_bytes() const { return message_at(steps()); }
   [[nodiscard]] constexpr int barriers() const {
-    return 2 * row_groups + 4 * key_groups * stages + (parts() > 1 ? 4 * groups() : 0);
+    return 2 * row_groups + 4 * key_groups * stages + 4 * groups() * steps();
   }
   [[nodiscard]] constexpr int barriers_at() const {
     return row_groups * queries_bytes() + key_groups * ring_bytes() + 4 * groups() * inbox_bytes();
@@ -63,6 +71,9 @@ struct Config {
     return static_cast<std::size_t>(barriers_at() + 8 * barriers());
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;
+
+ private:
+  static constexpr int log2(int n) { return n == 1 ? 0 : 1 + log2(n / 2); }
 };
 
 /// What else a launch depends on.

@@ -11,10 +11,20 @@ namespace saccade::SACCADE_MACHINE::sm90 {
 template <class T, class Instance>
 Status launch_typed(const Problem& p, const Tensors& t, const Launch& how, const Target& target) {
   constexpr Config kConfig = Instance::kConfig;
-  const Result<Arguments<T>> a = make_arguments<T, Instance>(p, t);
+  Result<Arguments<T>> a = make_arguments<T, Instance>(p, t);
   if (!a.ok()) return a.status();
   const int tiles = static_cast<int>(a->queue.tiles);
-  const ptx::Index3 all{tiles * kConfig.cluster, static_cast<int>(p.heads_q), static_cast<int>(p.batch)};
+  const int heads = static_cast<int>(p.heads_q);
+  const int batch = static_cast<int>(p.batch);
+  const ptx::Index3 all = kConfig.cluster > 1 ? ptx::Index3{heads * kConfig.cluster, tiles, batch}
+                                              : ptx::Index3{tiles, heads, batch};
+  if (a->queue.longest_first) {
+    // The longest first; but where all blocks find room at once, two to a multiprocessor, the second half
+    // goes the other way: each long one shares with a short one.
+    const std::int64_t blocks = std::int64_t{all.x} * all.y * all.z;
+    const bool pairs = kConfig.blocks() == 2 && blocks <= std::int64_t{2} * how.multiprocessors;
+    a->turn = pairs ? (tiles + 1) / 2 : tiles;
+  }
   const ptx::Index3 staying{std::min(a->queue.size(), how.multiprocessors), 1, 1};
   const Grid grid{.blocks = kConfig.stays() ? staying : all,
                   .threads = kConfig.threads(),

@@ -66,31 +66,51 @@ SACCADE_DEVICE void load_queries(const Arguments<T>& a, const Unit& unit, int ro
                  unit.head, unit.batch, Memory::queries_full(row_group));
 }
 
-/// Starts the copies of each unit's tiles from number kFrom to kTo, and of all queries but the block's very
-/// first; by one thread. kFrom is 0 or the number of stages, when those before have been started.
-template <class T, class Instance, int kFrom, int kTo>
-SACCADE_DEVICE void load_all(const Arguments<T>& a) {
-  constexpr Config kConfig = Instance::kConfig;
+/// The thread that starts copies.
+template <class T, class Instance>
+class Loader {
+  static constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<Instance>;
-  Turn<kConfig.stages> turns[kConfig.key_groups];
-  SACCADE_UNROLL
-  for (auto& turn : turns) {
-    turn.parity = kFrom == 0 ? 1 : 0;  // of the round before
-    turn.again = kFrom > 0;
+
+ public:
+  explicit SACCADE_DEVICE Loader(const Arguments<T>& a) : a_(a) {
+    SACCADE_UNROLL
+    for (auto& turn : turns_) turn.parity = 1;  // of the round before
   }
-  bool first = true;
-  int queries_parity = 1;
-  for_each_tile<T, Instance>(a, [&](const Unit& unit) {
-    const auto load_queries_of = [&](int r) {
-      if (!first) ptx::wait_mbarrier(Memory::queries_empty(r), queries_parity);
-      load_queries<T, Instance>(a, unit, r);
-    };
-    if (!first) load_queries_of(0);
+  /// Starts the first copies, which need no room made for them.
+  SACCADE_DEVICE void begin() {
+    const Unit unit = first_unit<T, Instance>(a_);
+    load_queries<T, Instance>(a_, unit, 0);
+    load_tiles<false>(unit, 0, kFirst, [&](int r) { load_queries<T, Instance>(a_, unit, r); });
+  }
+  /// Starts all others.
+  SACCADE_DEVICE void go_on() {
+    bool first = true;
+    int parity = 1;
+    for_each_tile<T, Instance>(a_, [&](const Unit& unit) {
+      const auto load_queries_of = [&](int r) {
+        ptx::wait_mbarrier(Memory::queries_empty(r), parity);
+        load_queries<T, Instance>(a_, unit, r);
+      };
+      if (!first) load_queries_of(0);
+      load_tiles<true>(unit, first ? kFirst : 0, std::numeric_limits<int>::max(), load_queries_of);
+      first = false;
+      parity ^= 1;
+    });
+  }
+
+ private:
+  static constexpr int kFirst = kConfig.stages < 2 ? kConfig.stages : 2;  ///< tiles that begin() starts
+
+  /// A unit's tiles from number `from` to `to`, and with the first its other queries; with kWait when there
+  /// is room.
+  template <bool kWait, class LoadQueries>
+  SACCADE_DEVICE void load_tiles(const Unit& unit, int from, int to, const LoadQueries& load_queries_of) {
     tile::TileRange tiles[kConfig.key_groups];
     int most = 0;
     SACCADE_UNROLL
     for (int g = 0; g < kConfig.key_groups; ++g) {
-      tiles[g] = tiles_of<T, Instance>(a, unit.first_row, part_of<Instance>(g));
+      tiles[g] = tiles_of<T, Instance>(a_, unit.first_row, part_of<Instance>(g));
       const int count = tiles[g].last - tiles[g].first;
       most = count > most ? count : most;
     }
@@ -98,16 +118,16 @@ SACCADE_DEVICE void load_all(const Arguments<T>& a) {
       SACCADE_UNROLL
       for (int r = 1; r < kConfig.row_groups; ++r) load_queries_of(r);
     };
-    if (most == 0 && kFrom == 0) load_others();
+    if (most == 0 && from == 0) load_others();
     SACCADE_NO_UNROLL
-    for (int n = kFrom; n < most && n < kTo; ++n) {
+    for (int n = from; n < most && n < to; ++n) {
       SACCADE_UNROLL
       for (int g = 0; g < kConfig.key_groups; ++g) {
         const int t = tiles[g].first + n;
         if (t >= tiles[g].last) continue;
-        const int stage = turns[g].stage;
-        if (turns[g].again) ptx::wait_mbarrier(Memory::keys_empty(g, stage), turns[g].parity);
-        load<Instance>(Memory::keys(g, stage), kConfig.tile_keys, a.k, t * kConfig.tile_keys, unit.key_head,
+        const int stage = turns_[g].stage;
+        if (kWait) ptx::wait_mbarrier(Memory::keys_empty(g, stage), turns_[g].parity);
+        load<Instance>(Memory::keys(g, stage), kConfig.tile_keys, a_.k, t * kConfig.tile_keys, unit.key_head,
                        unit.batch, Memory::keys_full(g, stage));
       }
       if (n == 0) load_others();
@@ -115,17 +135,18 @@ SACCADE_DEVICE void load_all(const Arguments<T>& a) {
       for (int g = 0; g < kConfig.key_groups; ++g) {
         const int t = tiles[g].first + n;
         if (t >= tiles[g].last) continue;
-        const int stage = turns[g].stage;
-        if (turns[g].again) ptx::wait_mbarrier(Memory::values_empty(g, stage), turns[g].parity);
-        load<Instance>(Memory::values(g, stage), kConfig.tile_keys, a.v, t * kConfig.tile_keys, unit.key_head,
-                       unit.batch, Memory::values_full(g, stage));
-        turns[g].next();
+        const int stage = turns_[g].stage;
+        if (kWait) ptx::wait_mbarrier(Memory::values_empty(g, stage), turns_[g].parity);
+        load<Instance>(Memory::values(g, stage), kConfig.tile_keys, a_.v, t * kConfig.tile_keys,
+                       unit.key_head, unit.batch, Memory::values_full(g, stage));
+        turns_[g].next();
       }
     }
-    first = false;
-    queries_parity ^= 1;
-  });
-}
+  }
+
+  const Arguments<T>& a_;
+  Turn<kConfig.stages> turns_[kConfig.key_groups];
+};
 
 /// Whose turn it is to start products: warpgroups of other rows take turns, so that one's weights are
 /// computed while another's products run.
@@ -147,158 +168,179 @@ struct Order {
   }
 };
 
-/// What a warpgroup does.
+/// A warpgroup that computes.
 template <class T, class Instance>
-SACCADE_DEVICE void compute_all(const Arguments<T>& a) {
-  constexpr Config kConfig = Instance::kConfig;
+class Computer {
+  static constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<Instance>;
-  using Rows = tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold()>;
+  using Order = sm90::Order<Instance>;
   using Queries = tile::Boxes<Config::kRows>;
   using Tile = tile::Boxes<kConfig.tile_keys>;
-  const int group = ptx::shuffle(ptx::thread_index() / 128, 0);  // the same in all lanes, and known to be
-  const int key_group = kConfig.key_groups == 1 ? 0 : group / kConfig.row_groups;
-  const int row_group = kConfig.row_groups == 1 ? 0 : group % kConfig.row_groups;
-  const int part = part_of<Instance>(key_group);
-  const std::uint64_t queries = Queries::by_rows(Memory::queries(row_group));
-  const std::uint64_t first_keys = Tile::by_rows(Memory::keys(key_group, 0));
-  const std::uint64_t first_values = Tile::by_columns(Memory::values(key_group, 0));
-  const auto keys = [&](int stage) {
-    return ptx::advance_descriptor(first_keys, stage * 2 * kConfig.tile_bytes());
-  };
-  const auto values = [&](int stage) {
-    return ptx::advance_descriptor(first_values, stage * 2 * kConfig.tile_bytes());
-  };
-  // By a warp whose lanes have all passed their wait: one that has not might find the next round's instead.
-  const auto release = [](ptx::Mbarrier* empty) {
+
+ public:
+  explicit SACCADE_DEVICE Computer(const Arguments<T>& a)
+      : a_(a),
+        group_(ptx::shuffle(ptx::thread_index() / 128, 0)),  // the same in all lanes, and known to be
+        key_group_(kConfig.key_groups == 1 ? 0 : group_ / kConfig.row_groups),
+        row_group_(kConfig.row_groups == 1 ? 0 : group_ % kConfig.row_groups),
+        queries_(Queries::by_rows(Memory::queries(row_group_))),
+        first_keys_(Tile::by_rows(Memory::keys(key_group_, 0))),
+        first_values_(Tile::by_columns(Memory::values(key_group_, 0))) {}
+
+  SACCADE_DEVICE void compute_all() {
+    const int part = part_of<Instance>(key_group_);
+    int parity = 0;
+    Order::begin(group_);
+    for_each_tile<T, Instance>(a_, [&](const Unit& unit) {
+      tiles_ = tiles_of<T, Instance>(a_, unit.first_row, part);
+      const int first_row = unit.first_row + row_group_ * Config::kRows;
+      warp_row_ = first_row + ptx::warp_index() % 4 * 16;
+      const int end = end_of<T, Instance>(a_, tiles_, first_row);
+      rows_.begin();
+      ptx::wait_mbarrier(Memory::queries_full(row_group_), parity);
+      parity ^= 1;
+      if (tiles_.first < end) {
+        attend(end);
+      } else {
+        ptx::sync_warp();
+        release(Memory::queries_empty(row_group_));
+        wait_for_others();
+      }
+      if constexpr (kConfig.skips()) pass_over(end);
+      const Results<T, Instance> results(a_, unit, warp_row_);
+      if constexpr (kConfig.parts() == 1) {
+        results.write(rows_);
+      } else {
+        results.exchange_and_write(rows_, part);
+      }
+    });
+  }
+
+ private:
+  /// By a warp whose lanes have all passed their wait: one that has not might find the next round's instead.
+  static SACCADE_DEVICE void release(ptx::Mbarrier* empty) {
     if (ptx::lane_index() == 0) ptx::arrive_mbarrier(empty);
-  };
-  const auto pointer = [](std::byte* at) { return ptx::SharedPointer<T>(reinterpret_cast<T*>(at)); };
-  const auto wait_for_others = [] {  // until they are there to be written to
-    if constexpr (Instance::kConfig.cluster > 1) ptx::wait_cluster();
-  };
-  using Order = sm90::Order<Instance>;
-  Order::begin(group);
-  Turn<kConfig.stages> turn;  // of the next tile
-  int queries_parity = 0;
-  Rows rows;
-  for_each_tile<T, Instance>(a, [&](const Unit& unit) {
-    const tile::TileRange tiles = tiles_of<T, Instance>(a, unit.first_row, part);
-    const int warp_row = unit.first_row + row_group * Config::kRows + ptx::warp_index() % 4 * 16;
-    /// The scores of tile t are there, of keys in this stage, which are read no more in the end.
-    const auto weigh = [&](int t, int stage) {
-      constexpr bool kStay = Instance::kConfig.bold();
-      if (!kStay) release(Memory::keys_empty(key_group, stage));
-      rows.weigh(a.scores, warp_row, t * kConfig.tile_keys, tiles.coverage(t) != tile::Coverage::full,
-                 pointer(Memory::queries(row_group)), pointer(Memory::keys(key_group, stage)));
-      if (kStay) release(Memory::keys_empty(key_group, stage));
-    };
-    rows.begin();
-    ptx::wait_mbarrier(Memory::queries_full(row_group), queries_parity);
-    queries_parity ^= 1;
-    const int end = end_of<T, Instance>(a, tiles, unit.first_row + row_group * Config::kRows);
-    if (tiles.first < end) {
-      ptx::wait_mbarrier(Memory::keys_full(key_group, turn.stage), turn.parity);
-      Order::wait(group);
-      rows.start_scores(queries, keys(turn.stage));
-      Order::pass(group);
+  }
+  /// Until the other blocks are there to be written to.
+  static SACCADE_DEVICE void wait_for_others() {
+    if constexpr (kConfig.cluster > 1) ptx::wait_cluster();
+  }
+  static SACCADE_DEVICE ptx::SharedPointer<T> pointer(std::byte* at) {
+    return ptx::SharedPointer<T>(reinterpret_cast<T*>(at));
+  }
+  /// Starts the scores of the tile in this place of the ring, once its keys are there.
+  SACCADE_DEVICE void start_scores(const Turn<kConfig.stages>& at) {
+    ptx::wait_mbarrier(Memory::keys_full(key_group_, at.stage), at.parity);
+    Order::wait(group_);
+    rows_.start_scores(queries_, ptx::advance_descriptor(first_keys_, at.stage * 2 * kConfig.tile_bytes()));
+  }
+  SACCADE_DEVICE void start_values(const Turn<kConfig.stages>& at) {
+    ptx::wait_mbarrier(Memory::values_full(key_group_, at.stage), at.parity);
+    rows_.start_values(ptx::advance_descriptor(first_values_, at.stage * 2 * kConfig.tile_bytes()));
+  }
+  /// The scores of tile t are there, of keys in this stage, which are read no more in the end.
+  SACCADE_DEVICE void weigh(int t, int stage) {
+    if (!kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
+    rows_.weigh(a_.scores, warp_row_, t * kConfig.tile_keys, tiles_.coverage(t) != tile::Coverage::full,
+                pointer(Memory::queries(row_group_)), pointer(Memory::keys(key_group_, stage)));
+    if (kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
+  }
+  /// The last products run; once they have come to their end, the stage of their values is free.
+  SACCADE_DEVICE void end_tiles() {
+    rows_.finish_states();
+    wait_for_others();
+    ptx::wait_products<0>();
+    rows_.finish_sums();
+    release(Memory::values_empty(key_group_, turn_.stage));
+    turn_.next();
+  }
+
+  /// All tiles to `end`. What else runs while a warpgroup computes weights: its values of the tile before,
+  /// and products of others.
+  SACCADE_DEVICE void attend(int end) {
+    start_scores(turn_);
+    Order::pass(group_);
+    ptx::wait_products<0>();
+    weigh(tiles_.first, turn_.stage);
+    rows_.take_weights();
+    SACCADE_NO_UNROLL
+    for (int t = tiles_.first + 1; t < end; ++t) {
+      const Turn<kConfig.stages> before = turn_;
+      turn_.next();
+      start_scores(turn_);
+      start_values(before);
+      Order::pass(group_);
+      ptx::wait_products<1>();
+      weigh(t, turn_.stage);
       ptx::wait_products<0>();
-      weigh(tiles.first, turn.stage);
-      rows.take_weights();
-      SACCADE_NO_UNROLL
-      for (int t = tiles.first + 1; t < end; ++t) {
-        const Turn<kConfig.stages> before = turn;
-        turn.next();
-        ptx::wait_mbarrier(Memory::keys_full(key_group, turn.stage), turn.parity);
-        Order::wait(group);
-        rows.start_scores(queries, keys(turn.stage));
-        ptx::wait_mbarrier(Memory::values_full(key_group, before.stage), before.parity);
-        rows.start_values(values(before.stage));
-        Order::pass(group);
-        ptx::wait_products<1>();
-        weigh(t, turn.stage);
-        ptx::wait_products<0>();
-        release(Memory::values_empty(key_group, before.stage));
-        rows.take_weights();
-      }
-      release(Memory::queries_empty(row_group));
-      ptx::wait_mbarrier(Memory::values_full(key_group, turn.stage), turn.parity);
-      rows.start_values(values(turn.stage));
-      wait_for_others();
-      ptx::wait_products<0>();
-      release(Memory::values_empty(key_group, turn.stage));
-      turn.next();
-    } else {
+      release(Memory::values_empty(key_group_, before.stage));
+      rows_.take_weights();
+    }
+    release(Memory::queries_empty(row_group_));
+    start_values(turn_);
+    end_tiles();
+  }
+
+  /// Tiles from `end` on are for other row groups alone.
+  SACCADE_DEVICE void pass_over(int end) {
+    SACCADE_NO_UNROLL
+    for (int t = end; t < tiles_.last; ++t, turn_.next()) {
+      ptx::wait_mbarrier(Memory::keys_full(key_group_, turn_.stage), turn_.parity);
       ptx::sync_warp();
-      release(Memory::queries_empty(row_group));
-      wait_for_others();
+      release(Memory::keys_empty(key_group_, turn_.stage));
+      Order::wait(group_);
+      Order::pass(group_);
+      ptx::wait_mbarrier(Memory::values_full(key_group_, turn_.stage), turn_.parity);
+      ptx::sync_warp();
+      release(Memory::values_empty(key_group_, turn_.stage));
     }
-    if constexpr (Instance::kConfig.skips()) {
-      SACCADE_NO_UNROLL
-      for (int t = end; t < tiles.last; ++t, turn.next()) {  // for other row groups alone
-        ptx::wait_mbarrier(Memory::keys_full(key_group, turn.stage), turn.parity);
-        ptx::sync_warp();
-        release(Memory::keys_empty(key_group, turn.stage));
-        Order::wait(group);
-        Order::pass(group);
-        ptx::wait_mbarrier(Memory::values_full(key_group, turn.stage), turn.parity);
-        ptx::sync_warp();
-        release(Memory::values_empty(key_group, turn.stage));
-      }
-    }
-    rows.finish();
-    const Results<T, Instance> results(a, unit, warp_row);
-    if constexpr (Instance::kConfig.parts() == 1) {
-      results.write(rows);
-    } else {
-      results.exchange_and_write(rows, part);
-    }
-  });
-}
+  }
+
+  const Arguments<T>& a_;
+  const int group_, key_group_, row_group_;
+  const std::uint64_t queries_, first_keys_, first_values_;
+  Turn<kConfig.stages> turn_;  ///< of the next tile
+  tile::TileRange tiles_;
+  int warp_row_ = 0;
+  tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold()> rows_;
+};
 
 template <class T, class Instance>
 SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks())
 attend(SACCADE_ARGUMENT(Arguments<T>) a) {
   constexpr Config kConfig = Instance::kConfig;
   if constexpr (ptx::kHopper) {
-    constexpr int kReady = 1;  // barrier: the mbarriers are
+    constexpr int kBegun = 6;   // barrier: the first copies are on their way
+    constexpr int kOthers = 7;  // barrier: mbarriers that no copy completes on are initialised
     constexpr int kComputing = 128 * kConfig.groups();
     constexpr int kMeeting = kComputing + ptx::kWarpThreads;
     if (ptx::thread_index() >= kComputing) {
       if constexpr (kConfig.hands_over()) ptx::give_registers<kConfig.loader_registers()>();
       if (ptx::warp_index() == kComputing / ptx::kWarpThreads) {
         const bool chosen = ptx::elect_one();
+        Loader<T, Instance> loader(a);
         if (chosen) {
           Shared<Instance>::init_full();
           ptx::wait_for_previous_kernel();  // what all else waits for
-          load_queries<T, Instance>(a, first_unit<T, Instance>(a), 0);
-          Shared<Instance>::init_empty();
+          loader.begin();
         }
         ptx::sync_warp();
-        ptx::arrive_some(kReady, kMeeting);
-        constexpr int kAll = std::numeric_limits<int>::max();
-        if constexpr (kConfig.cluster == 1) {
-          if (chosen) load_all<T, Instance, 0, kAll>(a);
-        } else {  // arriving takes its time, and must not wait for what others do after it
-          if (chosen) load_all<T, Instance, 0, kConfig.stages>(a);
-          ptx::sync_warp();
-          ptx::arrive_cluster_relaxed();
-          if (chosen) load_all<T, Instance, kConfig.stages, kAll>(a);
-        }
+        ptx::arrive_some(kBegun, kMeeting);
+        if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();
+        ptx::sync_some(kOthers, kMeeting);
+        if (chosen) loader.go_on();
       } else if constexpr (kConfig.cluster > 1) {
         ptx::arrive_cluster_relaxed();
       }
     } else {
       ptx::let_next_kernel_start();
       if constexpr (kConfig.hands_over()) ptx::take_registers<kConfig.computer_registers()>();
-      if constexpr (kConfig.parts() > 1) {
-        if (ptx::thread_index() == 0) Shared<Instance>::init_inboxes();
-      }
-      if constexpr (kConfig.cluster > 1) {
-        ptx::sync_warp();
-        ptx::arrive_cluster_relaxed();
-      }
-      ptx::sync_some(kReady, kMeeting);
-      compute_all<T, Instance>(a);
+      if (ptx::elect_one()) Shared<Instance>::init_others(ptx::warp_index());
+      ptx::sync_warp();
+      if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();
+      ptx::arrive_some(kOthers, kMeeting);
+      ptx::sync_some(kBegun, kMeeting);  // until then there is nothing to do that would not slow them down
+      Computer<T, Instance>(a).compute_all();
     }
   }
 }

@@ -1,6 +1,7 @@
 // How rows leave a warp: from registers to global memory, 16 bytes at a time where columns suffice. Warps
-// that have the same rows, and other keys, first send each other columns: each gets those of its number from
-// all the others, and adds them up in the order of parts, so the bits never depend on who was first.
+// that have the same rows, and other keys, add up first, in steps: two of them send each other half of the
+// columns they still have and go on with the other half. Who adds what to what is fixed, so the bits never
+// depend on who was first.
 #pragma once
 
 #include <bit>
@@ -43,7 +44,13 @@ class Results {
  public:
   /// `first_row`: of this warp.
   SACCADE_DEVICE Results(const Arguments<T>& a, const Unit& unit, int first_row)
-      : a_(a), unit_(unit), row_(first_row + ptx::lane_index() / 4) {}
+      : a_(a),
+        unit_(unit),
+        row_(first_row + ptx::lane_index() / 4),
+        to_(a.o.rows(unit.batch, unit.head) + row_ * a.o.row),
+        eight_rows_(8 * a.o.row),
+        len_q_(a.len_q),
+        dim_v_(a.dim_v) {}
 
   template <class Rows>
   SACCADE_DEVICE void write(const Rows& rows) const {
@@ -58,45 +65,8 @@ class Results {
   /// The same for a warp that has one part of the keys; all warps of its rows do it.
   template <class Rows>
   SACCADE_DEVICE void exchange_and_write(const Rows& rows, int part) const {
-    const int warp = ptx::warp_index();
-    SACCADE_UNROLL
-    for (int to = 0; to < kParts; ++to) send(rows, to, warp, part);
-    ptx::wait_mbarrier(Memory::inbox_full(warp), 0);
-    std::byte* inbox = Memory::inbox(warp);
-    tile::RowState states[kParts][2];
-    tile::RowState whole[2];
-    SACCADE_UNROLL
-    for (int p = 0; p < kParts; ++p) {
-      const ptx::Bytes16 bits = ptx::load(place(inbox, p, 0));
-      SACCADE_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        states[p][h] = {std::bit_cast<float>(bits.words[2 * h]), std::bit_cast<float>(bits.words[2 * h + 1])};
-        whole[h].m = tile::larger(whole[h].m, states[p][h].m);
-      }
-    }
-    float sum[kSums] = {};
-    SACCADE_UNROLL
-    for (int p = 0; p < kParts; ++p) {
-      float share[2];
-      SACCADE_UNROLL
-      for (int h = 0; h < 2; ++h) {
-        share[h] = states[p][h].l == 0 ? 0.0F : ptx::fast_exp2(states[p][h].m - whole[h].m);
-        whole[h].l += share[h] * states[p][h].l;
-      }
-      SACCADE_UNROLL
-      for (int n = 0; n < kSums; n += 4) {
-        const ptx::Bytes16 sums = ptx::load(place(inbox, p, 1 + n / 4));
-        SACCADE_UNROLL
-        for (int e = 0; e < 4; ++e)
-          sum[n + e] = ptx::fma(share[e / 2], std::bit_cast<float>(sums.words[e]), sum[n + e]);
-      }
-    }
-    SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const float weight = weight_of(whole[h]);
-      write_columns<kColumns>(h, part * kColumns, [&](int n) { return sum[n] * weight; });
-      if (part == 0) write_lse(h, whole[h]);
-    }
+    tile::RowState state[2] = {rows.state(0), rows.state(1)};
+    add_up<0>(rows.sums(), state, part, 0);
   }
 
  private:
@@ -104,41 +74,97 @@ class Results {
   static SACCADE_DEVICE float weight_of(const tile::RowState& state) {
     return state.l == 0 ? 0.0F : ptx::fast_reciprocal(state.l);
   }
-  static constexpr int kColumns = kConfig.dim / kParts;  ///< that a warp writes
-  static constexpr int kSums = kColumns / 2;             ///< of them, a lane has of two rows
-  static_assert(kColumns % 8 == 0);
+  static_assert(kConfig.dim / kParts % 8 == 0);
 
-  /// Where this lane's 16 bytes of a message lie: number 0 are the states of its rows, then come sums.
-  static SACCADE_DEVICE ptx::Bytes16* place(std::byte* inbox, int from, int number) {
-    auto* message = reinterpret_cast<ptx::Bytes16*>(inbox + from * kConfig.message_bytes());
-    return message + ptx::kWarpThreads * number + ptx::lane_index();
+  /// The steps from kStep on, of a warp that has these sums, of the columns from `first` on.
+  template <int kStep, int kSums>
+  SACCADE_DEVICE void add_up(const float (&sums)[kSums], tile::RowState (&state)[2], int part,
+                             int first) const {
+    if constexpr (kStep == kConfig.steps()) {
+      SACCADE_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const float weight = weight_of(state[h]);
+        write_columns<2 * kSums>(h, first, [&](int n) { return sums[n] * weight; });
+        if (part == 0) write_lse(h, state[h]);
+      }
+    } else {
+      constexpr int kHalf = kSums / 2;
+      const bool upper = (part >> kStep & 1) != 0;
+      float mine[kHalf];
+      float others[kHalf];
+      SACCADE_UNROLL
+      for (int n = 0; n < kHalf; ++n) {
+        const float low = sums[n];
+        const float high = sums[n + kHalf];
+        mine[n] = upper ? high : low;
+        others[n] = upper ? low : high;
+      }
+      send<kStep>(others, state, part);
+      const int warp = ptx::warp_index();
+      std::byte* inbox = Memory::template inbox<kStep>(warp);
+      ptx::wait_mbarrier(Memory::inbox_full(warp, kStep), 0);
+      const ptx::Bytes16 bits = ptx::load(states_in(inbox));
+      float share[2][2];  // of a row, mine and theirs
+      SACCADE_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const tile::RowState theirs{std::bit_cast<float>(bits.words[2 * h]),
+                                    std::bit_cast<float>(bits.words[2 * h + 1])};
+        const float base = tile::larger(state[h].m, theirs.m);
+        share[h][0] = share_of(state[h], base);
+        share[h][1] = share_of(theirs, base);
+        state[h] = {base, ptx::fma(share[h][0], state[h].l, share[h][1] * theirs.l)};
+      }
+      SACCADE_UNROLL
+      for (int n = 0; n < kHalf; n += 4) {
+        const ptx::Bytes16 theirs = ptx::load(sums_in(inbox, n));
+        SACCADE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          mine[n + e] =
+              ptx::fma(share[e / 2][1], std::bit_cast<float>(theirs.words[e]), share[e / 2][0] * mine[n + e]);
+        }
+      }
+      add_up<kStep + 1>(mine, state, part, first + (upper ? kSums : 0));
+    }
   }
-  /// Sends part `to` its columns and the states of rows; it is warp `warp`'s counterpart in its own warpgroup
-  /// and block.
-  template <class Rows>
-  static SACCADE_DEVICE void send(const Rows& rows, int to, int warp, int part) {
-    constexpr int kStep = 4 * kConfig.row_groups;  // warps from one key group to the next
-    const int block = to / kConfig.key_groups;
-    const bool near = kConfig.cluster == 1 || block == part / kConfig.key_groups;
-    const int there = warp + (to % kConfig.key_groups - part % kConfig.key_groups) * kStep;
-    std::byte* inbox = Memory::inbox(there);
-    const auto put = [&](int number, float a, float b, float c, float d) {
+  /// What sums relative to a row's base are worth relative to another.
+  static SACCADE_DEVICE float share_of(const tile::RowState& state, float base) {
+    return state.l == 0 ? 0.0F : ptx::fast_exp2(state.m - base);
+  }
+  /// Where a message has the states of this lane's rows, and its sums from number n on.
+  static SACCADE_DEVICE ptx::Bytes16* states_in(std::byte* message) {
+    return reinterpret_cast<ptx::Bytes16*>(message) + ptx::lane_index() / 4;
+  }
+  static SACCADE_DEVICE ptx::Bytes16* sums_in(std::byte* message, int n) {
+    return reinterpret_cast<ptx::Bytes16*>(message) + 8 + n / 4 * ptx::kWarpThreads + ptx::lane_index();
+  }
+  /// Sends the warp that has the other part of this step its sums and the states of rows.
+  template <int kStep, int kSums>
+  static SACCADE_DEVICE void send(const float (&sums)[kSums], const tile::RowState (&state)[2], int part) {
+    constexpr bool kNear = kStep < kConfig.near_steps();
+    constexpr int kStride = 4 * kConfig.row_groups;  // warps from one key group to the next
+    const int other = part ^ 1 << kStep;
+    const int warp = ptx::warp_index() + (other % kConfig.key_groups - part % kConfig.key_groups) * kStride;
+    std::byte* inbox = Memory::template inbox<kStep>(warp);
+    const auto put = [&](ptx::Bytes16* to, float a, float b, float c, float d) {
       const ptx::Bytes16 value{{std::bit_cast<std::uint32_t>(a), std::bit_cast<std::uint32_t>(b),
                                 std::bit_cast<std::uint32_t>(c), std::bit_cast<std::uint32_t>(d)}};
-      if (near) {
-        ptx::store(place(inbox, part, number), value);
+      if constexpr (kNear) {
+        ptx::store(to, value);
       } else {
-        ptx::store_to_block(place(inbox, part, number), value, Memory::inbox_full(there), block);
+        ptx::store_to_block(to, value, Memory::inbox_full(warp, kStep), other / Instance::kConfig.key_groups);
       }
     };
-    put(0, rows.state(0).m, rows.state(0).l, rows.state(1).m, rows.state(1).l);
-    SACCADE_UNROLL
-    for (int n = 0; n < kSums; n += 4) {
-      const auto& sums = rows.sums();
-      const int first = to * kSums + n;
-      put(1 + n / 4, sums[first], sums[first + 1], sums[first + 2], sums[first + 3]);
+    const int lane = ptx::lane_index() % 4;  // of those that have the same states
+    if constexpr (kNear) {
+      const float low = lane % 2 == 0 ? state[0].m : state[0].l;
+      const float high = lane % 2 == 0 ? state[1].m : state[1].l;
+      ptx::store(&states_in(inbox)->words[lane], std::bit_cast<std::uint32_t>(lane < 2 ? low : high));
+    } else {
+      if (lane == 0) put(states_in(inbox), state[0].m, state[0].l, state[1].m, state[1].l);
     }
-    if (near) ptx::arrive_mbarrier(Memory::inbox_full(there));  // by every lane, for what it stored
+    SACCADE_UNROLL
+    for (int n = 0; n < kSums; n += 4) put(sums_in(inbox, n), sums[n], sums[n + 1], sums[n + 2], sums[n + 3]);
+    if (kNear) ptx::arrive_mbarrier(Memory::inbox_full(warp, kStep));  // by every lane, for what it stored
   }
 
   /// Writes kCount columns of a row from `first` on; number(4 n + 2 h + e) as Rows has them.
@@ -147,7 +173,7 @@ class Results {
     constexpr int kChunks = kCount / 8;
     constexpr int kLanes = kChunks % 4 == 0 ? 4 : kChunks % 2 == 0 ? 2 : 1;
     const int row = row_ + 8 * h;
-    T* to = a_.o.rows(unit_.batch, unit_.head) + row * a_.o.row;
+    T* to = h == 0 ? to_ : to_ + eight_rows_;
     const int lane = ptx::lane_index() % 4;
     SACCADE_UNROLL
     for (int n = 0; n < kChunks; n += kLanes) {
@@ -159,7 +185,7 @@ class Results {
       }
       turn_words(words);
       const int column = first + 8 * (n + lane % kLanes) + lane / kLanes * kLanes * 2;
-      if (row >= a_.len_q || column >= a_.dim_v) continue;
+      if (row >= len_q_ || column >= dim_v_) continue;
       if constexpr (kLanes == 4) {
         ptx::store(reinterpret_cast<ptx::Bytes16*>(to + column), {{words[0], words[1], words[2], words[3]}});
       } else if constexpr (kLanes == 2) {
@@ -177,8 +203,13 @@ class Results {
   }
 
   const Arguments<T>& a_;
-  const Unit& unit_;
-  int row_;
+  const Unit unit_;
+  const int row_;
+  // Looked up ahead of time.
+  T* const to_;
+  const std::int64_t eight_rows_;
+  const int len_q_;
+  const int dim_v_;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm90

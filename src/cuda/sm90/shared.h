@@ -14,13 +14,11 @@ template <int kStages>
 struct Turn {
   int stage = 0;
   int parity = 0;
-  bool again = false;  ///< the place has been taken before
 
   SACCADE_DEVICE void next() {
     if (++stage < kStages) return;
     stage = 0;
     parity ^= 1;
-    again = true;
   }
 };
 
@@ -37,9 +35,11 @@ struct Shared {
   static SACCADE_DEVICE std::byte* values(int key_group, int stage) {
     return keys(key_group, stage) + kConfig.tile_bytes();
   }
-  /// Where a warp finds what the others of its rows have sent.
+  /// Where a warp finds what another has sent it in a step.
+  template <int kStep>
   static SACCADE_DEVICE std::byte* inbox(int warp) {
-    return keys(kConfig.key_groups, 0) + warp * kConfig.inbox_bytes();
+    constexpr int kAt = kConfig.message_at(kStep);
+    return keys(kConfig.key_groups, 0) + warp * kConfig.inbox_bytes() + kAt;
   }
 
   // Barriers. A full one completes when its bytes have come, an empty one when all warps have read them.
@@ -57,8 +57,10 @@ struct Shared {
   static SACCADE_DEVICE ptx::Mbarrier* values_empty(int key_group, int stage) {
     return tile(key_group, stage, 3);
   }
-  /// Completes when all messages are in a warp's inbox: those of this block by arrivals, others by bytes.
-  static SACCADE_DEVICE ptx::Mbarrier* inbox_full(int warp) { return tile(kConfig.key_groups, 0, warp); }
+  /// Completes when a message is there: by its lanes' arrivals, or by bytes from another block.
+  static SACCADE_DEVICE ptx::Mbarrier* inbox_full(int warp, int step) {
+    return tile(kConfig.key_groups, 0, warp * kConfig.steps() + step);
+  }
 
   /// Those that copies complete on; by the thread that starts them.
   static SACCADE_DEVICE void init_full() {
@@ -71,28 +73,30 @@ struct Shared {
     }
     ptx::fence_mbarrier_init();
   }
-  /// Those that it waits for; by the same thread.
-  static SACCADE_DEVICE void init_empty() {
-    SACCADE_UNROLL
-    for (int r = 0; r < kConfig.row_groups; ++r) ptx::init_mbarrier(queries_empty(r), 4 * kConfig.key_groups);
-    SACCADE_UNROLL
-    for (int n = 0; n < kConfig.key_groups * kConfig.stages; ++n) {
+  /// All others, a few by each of the warps that compute; by one thread of it.
+  static SACCADE_DEVICE void init_others(int warp) {
+    constexpr int kWarps = 4 * kConfig.groups();
+    for (int r = warp; r < kConfig.row_groups; r += kWarps)
+      ptx::init_mbarrier(queries_empty(r), 4 * kConfig.key_groups);
+    for (int n = warp; n < kConfig.key_groups * kConfig.stages; n += kWarps) {
       ptx::init_mbarrier(keys_empty(0, n), 4 * kConfig.row_groups);
       ptx::init_mbarrier(values_empty(0, n), 4 * kConfig.row_groups);
     }
-  }
-  /// Those of messages; by one thread of those that send them.
-  static SACCADE_DEVICE void init_inboxes() {
-    constexpr int kFar = kConfig.message_bytes() * (kConfig.parts() - kConfig.key_groups);
-    SACCADE_UNROLL
-    for (int warp = 0; warp < 4 * kConfig.groups(); ++warp) {
-      ptx::init_mbarrier(inbox_full(warp), ptx::kWarpThreads * kConfig.key_groups + (kFar > 0 ? 1 : 0));
-      if (kFar > 0) ptx::arrive_and_expect_bytes(inbox_full(warp), kFar);
-    }
-    ptx::fence_mbarrier_init();
+    init_inbox<0>(warp);
+    if (kConfig.cluster > 1) ptx::fence_mbarrier_init();
   }
 
  private:
+  template <int kStep>
+  static SACCADE_DEVICE void init_inbox(int warp) {
+    if constexpr (kStep < kConfig.steps()) {
+      constexpr bool kNear = kStep < kConfig.near_steps();
+      constexpr int kBytes = kConfig.message_bytes(kStep);
+      ptx::init_mbarrier(inbox_full(warp, kStep), kNear ? ptx::kWarpThreads : 1);
+      if (!kNear) ptx::arrive_and_expect_bytes(inbox_full(warp, kStep), kBytes);
+      init_inbox<kStep + 1>(warp);
+    }
+  }
   static SACCADE_DEVICE ptx::Mbarrier* barrier(int number) {
     return reinterpret_cast<ptx::Mbarrier*>(ptx::shared_memory() + kConfig.barriers_at()) + number;
   }

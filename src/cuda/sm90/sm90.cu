@@ -50,28 +50,34 @@ std::int64_t tiles_of(const Problem& p, const Config& c) {
 std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
   if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
   constexpr std::int64_t kMostAlong = 65535;  // of a grid's second and third dimension
-  if (!c.stays() && std::max(p.heads_q, p.batch) > kMostAlong)
-    return "its grid has room for 65535 heads and batches";
+  const std::int64_t second = c.cluster > 1 ? (p.len_q + c.rows() - 1) / c.rows() : p.heads_q;
+  if (!c.stays() && std::max(second, p.batch) > kMostAlong)
+    return std::string("its grid has room for 65535 batches and ") +
+           (c.cluster > 1 ? "tiles of queries" : "heads");
   return refuse_shared_memory(c.shared_bytes(), machine);
 }
 
-/// How long the instance takes, in rows that a multiprocessor has to do one after the other. Blocks come in
-/// rounds; with a causal mask tiles are half as long in the mean, and blocks that stay even that out, but for
-/// the longest one and a half of the shortest.
+/// How long the instance takes, in rows that a multiprocessor has to do one after the other.
 double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const Config& c = entry.config;
-  const double rows = c.rows();
-  const auto blocks = static_cast<double>(tiles_of(p, c) * c.cluster);
-  const double rounds = blocks / machine.multiprocessors;
+  const auto keys = static_cast<double>(p.len_kv);
+  const double rows = static_cast<double>(c.rows()) / c.cluster;
+  const double rounds = static_cast<double>(tiles_of(p, c) * c.cluster) / machine.multiprocessors;
+  // With a causal mask tiles are half as long in the mean; the longest come first, which evens that out but
+  // for one of them, or half of a mean one.
   const bool causal = p.causal || p.window_right == 0;
-  if (causal && c.stays()) return entry.price * std::max(rows, rounds * rows / 2 + rows / 4);
-  double cost = entry.price * std::ceil(rounds) * rows / c.cluster;
-  constexpr double kExchange = 48;  // keys that a warpgroup would have done meanwhile
-  if (!c.stays()) cost *= 1 + kExchange / static_cast<double>(p.len_kv);
-  if (rounds > 1 && c.blocks() > 1) cost *= 0.8;  // each hides waits of the other
+  double tiles = causal ? std::max(1.0, rounds / 2 + 0.25) : std::ceil(rounds);
+  if (c.stays()) return entry.price * rows * tiles;
+  if (rounds > 1 && c.blocks() > 1) tiles *= 0.8;  // each hides waits of the other
+  // Keys that a warpgroup would have done while parts are exchanged, and while a block that does not find
+  // room at once begins and ends.
+  constexpr double kExchange = 48;
+  constexpr double kAnother = 460;
+  tiles *= 1 + kExchange / keys;
+  tiles += std::max(0.0, rounds - c.blocks()) * kAnother * 64 / c.dim / keys;
   if (c.stages == 1 && p.len_kv > std::int64_t{c.tile_keys} * c.parts())
-    cost *= 1.3;  // nothing is loaded ahead
-  return cost;
+    tiles *= 1.3;  // nothing is loaded ahead
+  return entry.price * rows * tiles;
 }
 
 /// The narrowest instances that will do, and of those the cheapest.

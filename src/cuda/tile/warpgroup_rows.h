@@ -86,9 +86,21 @@ class WarpgroupRows {
                             ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys) {
     ptx::hold_registers(s_);
     if constexpr (kBold && Change::kPlain) {
-      if (!masked && based_) {
-        if (weigh_boldly(change.scale.size)) return;
-        multiply_again(queries, keys);
+      if (!masked) {
+        const RowState before[2] = {state_[0], state_[1]};
+        const bool sampled = !based_;
+        if (sampled) sample(change.scale.size);
+        if (based_) {
+          if (weigh_boldly(change.scale.size)) {
+            moved_ = sampled;
+            return;
+          }
+          multiply_again(queries, keys);
+        }
+        if (sampled) {
+          SACCADE_UNROLL
+          for (int h = 0; h < 2; ++h) state_[h] = before[h];
+        }
       }
     }
     weigh_carefully(change, row, first_key, masked);
@@ -107,15 +119,16 @@ class WarpgroupRows {
     }
   }
 
-  /// Adds up what the lanes of each row have; when all products have come to their end.
-  SACCADE_DEVICE void finish() {
-    ptx::hold_registers(o_);
+  /// Adds up the weights that the lanes of each row have; after the last weigh().
+  SACCADE_DEVICE void finish_states() {
     SACCADE_UNROLL
     for (RowState& state : state_) {
       state.l += ptx::shuffle_xor(state.l, 1);
       state.l += ptx::shuffle_xor(state.l, 2);
     }
   }
+  /// When all products have come to their end.
+  SACCADE_DEVICE void finish_sums() { ptx::hold_registers(o_); }
   /// Of rows lane / 4 + 8 h of the warp.
   [[nodiscard]] SACCADE_DEVICE const RowState& state(int h) const { return state_[h]; }
   /// Sums of weighted values: [4 n + 2 h + e] is row lane / 4 + 8 h and column 8 n + lane % 4 * 2 + e.
@@ -135,10 +148,22 @@ class WarpgroupRows {
     float sum[2];
     weigh_all(scale, base, sum);
     if (ptx::any_lane(!(sum[0] <= kMostWeight && sum[1] <= kMostWeight))) return false;
-    moved_ = false;
     SACCADE_UNROLL
     for (int h = 0; h < 2; ++h) state_[h].l += sum[h];
     return true;
+  }
+  /// Gives rows a base from a quarter of their scores: others are hardly ever too far above it.
+  SACCADE_DEVICE void sample(float scale) {
+    float largest[2];
+    SACCADE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      largest[h] = ptx::larger(s_[2 * h], s_[2 * h + 1]);
+      SACCADE_UNROLL
+      for (int n = 1; n < (kKeys + 31) / 32; ++n)
+        largest[h] = ptx::larger(largest[h], ptx::larger(s_[4 * n + 2 * h], s_[4 * n + 2 * h + 1]));
+      largest[h] *= scale;
+    }
+    raise(largest);
   }
   template <class Change>
   SACCADE_DEVICE void weigh_carefully(const Change& change, int row, int first_key, bool masked) {
