@@ -22,8 +22,9 @@ using Named = saccade::Named<sm90::Config>;
 std::vector<Named> instances() {
   std::vector<Named> list;
   const auto add = [&](const sm90::Config& c) {
-    list.push_back({c, fmt::format("dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={}",
-                                   c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages)});
+    list.push_back(
+        {c, fmt::format("dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={} general={}",
+                        c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages, c.general)});
   };
 #define SACCADE_SM90(price, ...) add(sm90::Instance<__VA_ARGS__>::kConfig);
 #include "cuda/sm90/instances.def"
@@ -53,6 +54,29 @@ TEST_P(Sm90, IsRightForEveryKindOfProblem) {
         std::string("b1 h2 l70 f16 blhd"), std::string("b1 h1 l530 f16 scale=2 lse"),
         fmt::format("dqk{} dv{} b1 h2 l90 f16", dim - 24, dim - 8),
         fmt::format("dqk8 dv{} b1 h1 lq20 lk90 bf16 lse", dim), fmt::format("dv8 b2 h1 lq70 lk200 f16")}) {
+    expect_right(shape, seed++);
+  }
+}
+
+TEST_P(Sm90, HasEveryFeatureOrSaysThatItHasNone) {
+  const int dim = GetParam().config.dim;
+  if (GetParam().config.general == 0) {
+    const Result<Prepared> prepared =
+        kernel().prepare(parse_problem(fmt::format("d{} l64 f16 softcap=9", std::min(dim, 192))).value(),
+                         emulated_machine(), GetParam().text);
+    EXPECT_NE(prepared.status().message().find("no softcap"), std::string::npos)
+        << prepared.status().message();
+    return;
+  }
+  std::uint64_t seed = 70;
+  for (const std::string& shape :
+       {std::string("b2 h2/1 lq50 lk290 f16 softcap=5"), std::string("b2 h2 lq70 lk330 bf16 mask=qk lse"),
+        std::string("b2 h4/2 l170 f16 bias causal"), std::string("b1 h2 lq40 lk130 f16 bias32=hqk softcap=9"),
+        std::string("b2 h2 lq33 lk300 bf16 alibi=2 causal br"),
+        std::string("b1 h4 l290 f16 sinks window=20,0 lse"),
+        std::string("b1 h2 lq200 lk33 f16 sinks causal br lse"), std::string("b1 h2 lq130 lk190 f16 mask=bk"),
+        std::string("b1 h2 lq30 lk90 f16 softcap=100000"), std::string("b1 h1 lq30 lk90 f16 softcap=1e-30"),
+        fmt::format("dqk{} dv{} b2 h4/2 l70 bf16 alibi softcap=20 sinks causal lse", dim - 24, dim - 8)}) {
     expect_right(shape, seed++);
   }
 }
@@ -193,7 +217,12 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b1 h8 l16384 d256", "dim=256"},
       {"b1 h8 l512 d96", "dim=128 row_groups=1"},
       {"b2 h8 l4096 d192", "dim=192"},
-      {"b2 h8 l4096 dqk192 dv128", "dim=192"}};
+      {"b2 h8 l4096 dqk192 dv128", "dim=192"},
+      {"b1 h8 l2048 d64 sinks",
+       "dim=64 row_groups=2 key_groups=1 cluster=1 tile_keys=128 stages=2 general=1"},
+      {"b2 h16 l2048 d128 mask=qk", "tile_keys=96 stages=2 general=1"},
+      {"b2 h8 l2048 d136 softcap=30 causal",
+       "dim=192 row_groups=2 key_groups=1 cluster=1 tile_keys=96 stages=2 general=1"}};
   for (const auto& [shape, config] : choices) {
     const Problem problem = parse_problem(std::string(shape) + " f16").value();
     ASSERT_FALSE(find_emulated("sm90")->refusal(problem, emulated_machine(), false)) << shape;
@@ -209,13 +238,14 @@ TEST(Sm90Planner, SaysWhyNot) {
   };
   EXPECT_EQ(reason("b1 h8 l512 d64 f16"), "");
   for (const auto& [shape, part] : {std::pair{"l512 d64 f32", "f16 and bf16"},
-                                    {"l512 d64 f16 softcap=5", "softcap"},
+                                    {"l512 d256 f16 softcap=5", "softcap"},
                                     {"b2 l512 d64 f16 varlen", "dense"},
                                     {"l512 d64 f16 scale=-1", "negative"},
                                     {"l512 d60 f16", "multiples of 8"},
                                     {"l512 d264 f16", "up to 256"},
                                     {"lq0 lk512 d64 f16", "empty"},
                                     {"b1 h8 l128 d64 f16", "sm80 begins and ends sooner"},
+                                    {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
                                     {"b1 h32/8 lq1 lk4096 d128 f16", "sm80 shares"}}) {
     EXPECT_NE(reason(shape).find(part), std::string::npos) << shape << ": " << reason(shape);
   }
@@ -238,6 +268,11 @@ TEST(Sm90Planner, SaysWhyNot) {
   const Problem wide = parse_problem("b1 h70000 l64 d64 f16").value();
   EXPECT_NE(kernel.prepare(wide, emulated_machine(), "")->config.find("key_groups=1 cluster=1"),
             std::string::npos);
+  // More tiles of queries than that: likewise.
+  const Problem tall = parse_problem("b1 h1 l4200000 d64 f16").value();
+  EXPECT_NE(kernel.prepare(tall, emulated_machine(), "")->config.find("key_groups=1 cluster=1"),
+            std::string::npos);
+  EXPECT_EQ(reason("b1 h8 l1024 d64 f16 softcap=9"), "");
   const Result<Prepared> unknown =
       kernel.prepare(parse_problem("l512 d64 f16").value(), emulated_machine(), "row_groups=7");
   EXPECT_NE(unknown.status().message().find("row_groups=7"), std::string::npos) << unknown.status().message();
@@ -263,8 +298,8 @@ TEST(Sm90Fuzz, IsRightForRandomProblems) {
 
 INSTANTIATE_TEST_SUITE_P(Instances, Sm90, testing::ValuesIn(instances()), [](const auto& named) {
   const sm90::Config& c = named.param.config;
-  return fmt::format("d{}_r{}_k{}_c{}_t{}_s{}", c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys,
-                     c.stages);
+  return fmt::format("d{}_r{}_k{}_c{}_t{}_s{}{}", c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys,
+                     c.stages, c.general != 0 ? "_general" : "");
 });
 
 }  // namespace

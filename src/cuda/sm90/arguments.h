@@ -4,14 +4,22 @@
 #include "cuda/launch/accept.h"
 #include "cuda/launch/tensor_map.h"
 #include "cuda/sm90/shared.h"
+#include "cuda/tile/any_scores.h"
 #include "cuda/tile/queue.h"
 #include "cuda/tile/scores.h"
 #include "cuda/tile/tensor.h"
 
 namespace saccade::SACCADE_MACHINE::sm90 {
 
+/// What a general instance needs besides, and others do not.
+struct Anything {
+  Problem p;
+  Tensors t;
+};
+struct Nothing {};
+
 /// What is needed first comes first: every 64 bytes of it are a wait of their own.
-template <class T>
+template <class T, class Instance>
 struct Arguments {
   tile::Divisor group;  ///< query heads to a key head
   int len_q;
@@ -25,6 +33,7 @@ struct Arguments {
   float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
   std::int64_t lse_batch, lse_head, lse_row;
   ptx::TensorMap q{}, k{}, v{};  ///< [batch, head, row, column], in boxes of 64 columns
+  std::conditional_t<Instance::kConfig.general != 0, Anything, Nothing> any{};
 };
 
 /// A tile of queries of one head.
@@ -34,8 +43,8 @@ struct Unit {
 };
 
 /// Of a block that stays: a number of the queue.
-template <class T>
-SACCADE_DEVICE Unit unit_of(const Arguments<T>& a, int number, int rows) {
+template <class T, class Instance>
+SACCADE_DEVICE Unit unit_of(const Arguments<T, Instance>& a, int number, int rows) {
   const tile::Work work = a.queue.take(number);
   const int head = work.head % a.heads_q;
   return {work.head / a.heads_q, head, head / a.group, work.tile * rows};
@@ -43,8 +52,8 @@ SACCADE_DEVICE Unit unit_of(const Arguments<T>& a, int number, int rows) {
 /// Of a block that has one: its place in the grid. Clusters come GPC by GPC, where the same keys had better
 /// be read by few: neighbours have different heads. Other blocks are spread over GPCs, and neighbours share
 /// keys.
-template <class T>
-SACCADE_DEVICE Unit unit_of_block(const Arguments<T>& a, int rows, int cluster) {
+template <class T, class Instance>
+SACCADE_DEVICE Unit unit_of_block(const Arguments<T, Instance>& a, int rows, int cluster) {
   const ptx::Index3 at = ptx::block_index();
   const int head = cluster > 1 ? at.x / cluster : at.y;
   const int number = cluster > 1 ? at.y : at.x;
@@ -52,9 +61,28 @@ SACCADE_DEVICE Unit unit_of_block(const Arguments<T>& a, int rows, int cluster) 
   return {at.z, head, head / a.group, tile * rows};
 }
 
+/// What becomes of the unit's scores.
+template <class T, class Instance>
+SACCADE_DEVICE auto scores_of(const Arguments<T, Instance>& a, const Unit& unit) {
+  if constexpr (Instance::kConfig.general == 0) {
+    return a.scores;
+  } else {
+    return tile::AnyScores<T>{a.any.p, a.any.t,       unit.batch,    unit.head,
+                              a.len_q, a.scores.span, a.scores.scale};
+  }
+}
+/// In base 2, of the unit's head; -inf: none.
+template <class T, class Instance>
+SACCADE_DEVICE float sink_of(const Arguments<T, Instance>& a, const Unit& unit) {
+  if constexpr (Instance::kConfig.general != 0) {
+    if (a.any.p.sinks) return tile::kLog2e * ptx::load_constant(a.any.t.sinks + unit.head);
+  }
+  return -tile::kInfinity;
+}
+
 /// The tiles of keys that the rows need, as far as they belong to a part.
 template <class T, class Instance>
-SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T>& a, int first_row, int part) {
+SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T, Instance>& a, int first_row, int part) {
   constexpr Config kConfig = Instance::kConfig;
   const int end_row = first_row + kConfig.rows() < a.len_q ? first_row + kConfig.rows() : a.len_q;
   const tile::TileRange all = tile::tiles_of<kConfig.tile_keys>(a.scores.span, first_row, end_row - 1);
@@ -63,7 +91,7 @@ SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T>& a, int first_row, in
 
 /// Where the tiles end that 64 of these rows need; the others of their block may need more.
 template <class T, class Instance>
-SACCADE_DEVICE int end_of(const Arguments<T>& a, const tile::TileRange& tiles, int first_row) {
+SACCADE_DEVICE int end_of(const Arguments<T, Instance>& a, const tile::TileRange& tiles, int first_row) {
   constexpr Config kConfig = Instance::kConfig;
   if constexpr (!kConfig.skips()) return tiles.last;
   const int end_row = first_row + Config::kRows < a.len_q ? first_row + Config::kRows : a.len_q;
@@ -89,23 +117,25 @@ inline Status make_map(ptx::TensorMap& map, const void* data, const Strides& s, 
 }
 
 template <class T, class Instance>
-Result<Arguments<T>> make_arguments(const Problem& p, const Tensors& t) {
+Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t) {
   constexpr Config kConfig = Instance::kConfig;
   if (!has_aligned_pointers(t))
     return Status(Code::invalid_argument, "this plan of sm90 needs q, k, v and o aligned to 16 bytes");
   const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
-  Arguments<T> a{.group = tile::Divisor::of(static_cast<int>(p.group())),
-                 .len_q = static_cast<int>(p.len_q),
-                 .turn = 0,
-                 .scores = {tile::span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
-                 .dim_v = static_cast<int>(p.dim_v),
-                 .queue = tile::Queue::of(p, kConfig.rows()),
-                 .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
-                 .o = {static_cast<T*>(t.o), p.o.batch, p.o.head, p.o.row},
-                 .lse = p.lse ? t.lse : nullptr,
-                 .lse_batch = p.lse_strides.batch,
-                 .lse_head = p.lse_strides.head,
-                 .lse_row = p.lse_strides.row};
+  Arguments<T, Instance> a{
+      .group = tile::Divisor::of(static_cast<int>(p.group())),
+      .len_q = static_cast<int>(p.len_q),
+      .turn = 0,
+      .scores = {tile::span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
+      .dim_v = static_cast<int>(p.dim_v),
+      .queue = tile::Queue::of(p, kConfig.rows()),
+      .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
+      .o = {static_cast<T*>(t.o), p.o.batch, p.o.head, p.o.row},
+      .lse = p.lse ? t.lse : nullptr,
+      .lse_batch = p.lse_strides.batch,
+      .lse_head = p.lse_strides.head,
+      .lse_row = p.lse_strides.row};
+  if constexpr (kConfig.general != 0) a.any = {p, t};
   for (const Status& status :
        {make_map(a.q, t.q, p.q, p.dim_qk, p.len_q, p.heads_q, p.batch, Config::kRows),
         make_map(a.k, t.k, p.k, p.dim_qk, p.len_kv, p.heads_kv, p.batch, kConfig.tile_keys),

@@ -17,12 +17,13 @@ struct Config {
   int cluster = 1;
   int tile_keys = 128;
   int stages = 2;
+  int general = 0;  ///< 1: scores are changed by softcap, ALiBi, masks and biases, and there may be sinks
 
   static constexpr int kRows = 64;  ///< of a warpgroup
 
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
   /// where products take no longer than weights.
-  [[nodiscard]] constexpr bool bold() const { return dim <= 64; }
+  [[nodiscard]] constexpr bool bold() const { return dim <= 64 && general == 0; }
   [[nodiscard]] constexpr int rows() const { return kRows * row_groups; }
   [[nodiscard]] constexpr int groups() const { return row_groups * key_groups; }
   /// Parts that the keys of a row are shared out in.

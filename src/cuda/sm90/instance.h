@@ -11,7 +11,7 @@ namespace saccade::SACCADE_MACHINE::sm90 {
 template <class T, class Instance>
 Status launch_typed(const Problem& p, const Tensors& t, const Launch& how, const Target& target) {
   constexpr Config kConfig = Instance::kConfig;
-  Result<Arguments<T>> a = make_arguments<T, Instance>(p, t);
+  Result<Arguments<T, Instance>> a = make_arguments<T, Instance>(p, t);
   if (!a.ok()) return a.status();
   const int tiles = static_cast<int>(a->queue.tiles);
   const int heads = static_cast<int>(p.heads_q);

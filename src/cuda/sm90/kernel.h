@@ -15,7 +15,7 @@ namespace saccade::SACCADE_MACHINE::sm90 {
 
 /// The first tile of queries of this block.
 template <class T, class Instance>
-SACCADE_DEVICE Unit first_unit(const Arguments<T>& a) {
+SACCADE_DEVICE Unit first_unit(const Arguments<T, Instance>& a) {
   constexpr Config kConfig = Instance::kConfig;
   return kConfig.stays() ? unit_of(a, ptx::block_index().x, kConfig.rows())
                          : unit_of_block(a, kConfig.rows(), kConfig.cluster);
@@ -24,7 +24,7 @@ SACCADE_DEVICE Unit first_unit(const Arguments<T>& a) {
 /// Calls act(unit) for every tile of queries of this block. Where tiles differ in length and come longest
 /// first, every other round goes backwards through the blocks, so that none gets the longer one every time.
 template <class T, class Instance, class Act>
-SACCADE_DEVICE void for_each_tile(const Arguments<T>& a, const Act& act) {
+SACCADE_DEVICE void for_each_tile(const Arguments<T, Instance>& a, const Act& act) {
   constexpr int kRows = Instance::kConfig.rows();
   if constexpr (!Instance::kConfig.stays()) {
     act(first_unit<T, Instance>(a));
@@ -60,7 +60,7 @@ SACCADE_DEVICE void load(std::byte* to, int rows, const ptx::TensorMap& map, int
     ptx::load_box(to + box * rows * 128, map, {64 * box, row, head, batch}, full);
 }
 template <class T, class Instance>
-SACCADE_DEVICE void load_queries(const Arguments<T>& a, const Unit& unit, int row_group) {
+SACCADE_DEVICE void load_queries(const Arguments<T, Instance>& a, const Unit& unit, int row_group) {
   using Memory = Shared<Instance>;
   load<Instance>(Memory::queries(row_group), Config::kRows, a.q, unit.first_row + row_group * Config::kRows,
                  unit.head, unit.batch, Memory::queries_full(row_group));
@@ -73,7 +73,7 @@ class Loader {
   using Memory = Shared<Instance>;
 
  public:
-  explicit SACCADE_DEVICE Loader(const Arguments<T>& a) : a_(a) {
+  explicit SACCADE_DEVICE Loader(const Arguments<T, Instance>& a) : a_(a) {
     SACCADE_UNROLL
     for (auto& turn : turns_) turn.parity = 1;  // of the round before
   }
@@ -144,7 +144,7 @@ class Loader {
     }
   }
 
-  const Arguments<T>& a_;
+  const Arguments<T, Instance>& a_;
   Turn<kConfig.stages> turns_[kConfig.key_groups];
 };
 
@@ -178,7 +178,7 @@ class Computer {
   using Tile = tile::Boxes<kConfig.tile_keys>;
 
  public:
-  explicit SACCADE_DEVICE Computer(const Arguments<T>& a)
+  explicit SACCADE_DEVICE Computer(const Arguments<T, Instance>& a)
       : a_(a),
         group_(ptx::shuffle(ptx::thread_index() / 128, 0)),  // the same in all lanes, and known to be
         key_group_(kConfig.key_groups == 1 ? 0 : group_ / kConfig.row_groups),
@@ -192,6 +192,7 @@ class Computer {
     int parity = 0;
     Order::begin(group_);
     for_each_tile<T, Instance>(a_, [&](const Unit& unit) {
+      unit_ = unit;
       tiles_ = tiles_of<T, Instance>(a_, unit.first_row, part);
       const int first_row = unit.first_row + row_group_ * Config::kRows;
       warp_row_ = first_row + ptx::warp_index() % 4 * 16;
@@ -241,8 +242,9 @@ class Computer {
   /// The scores of tile t are there, of keys in this stage, which are read no more in the end.
   SACCADE_DEVICE void weigh(int t, int stage) {
     if (!kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
-    rows_.weigh(a_.scores, warp_row_, t * kConfig.tile_keys, tiles_.coverage(t) != tile::Coverage::full,
-                pointer(Memory::queries(row_group_)), pointer(Memory::keys(key_group_, stage)));
+    rows_.weigh(scores_of(a_, unit_), warp_row_, t * kConfig.tile_keys,
+                tiles_.coverage(t) != tile::Coverage::full, pointer(Memory::queries(row_group_)),
+                pointer(Memory::keys(key_group_, stage)));
     if (kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
   }
   /// The last products run; once they have come to their end, the stage of their values is free.
@@ -296,10 +298,11 @@ class Computer {
     }
   }
 
-  const Arguments<T>& a_;
+  const Arguments<T, Instance>& a_;
   const int group_, key_group_, row_group_;
   const std::uint64_t queries_, first_keys_, first_values_;
   Turn<kConfig.stages> turn_;  ///< of the next tile
+  Unit unit_;
   tile::TileRange tiles_;
   int warp_row_ = 0;
   tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold()> rows_;
@@ -307,7 +310,7 @@ class Computer {
 
 template <class T, class Instance>
 SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks())
-attend(SACCADE_ARGUMENT(Arguments<T>) a) {
+attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
   constexpr Config kConfig = Instance::kConfig;
   if constexpr (ptx::kHopper) {
     constexpr int kBegun = 6;   // barrier: the first copies are on their way

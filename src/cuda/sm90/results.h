@@ -43,7 +43,7 @@ class Results {
 
  public:
   /// `first_row`: of this warp.
-  SACCADE_DEVICE Results(const Arguments<T>& a, const Unit& unit, int first_row)
+  SACCADE_DEVICE Results(const Arguments<T, Instance>& a, const Unit& unit, int first_row)
       : a_(a),
         unit_(unit),
         row_(first_row + ptx::lane_index() / 4),
@@ -54,11 +54,19 @@ class Results {
 
   template <class Rows>
   SACCADE_DEVICE void write(const Rows& rows) const {
+    const float sink = sink_of(a_, unit_);
     SACCADE_UNROLL
     for (int h = 0; h < 2; ++h) {
-      const float weight = weight_of(rows.state(h));
+      tile::RowState state = rows.state(h);
+      float share = 1;
+      if (kConfig.general != 0 && sink != -tile::kInfinity) {
+        const float base = tile::larger(state.m, sink);
+        share = share_of(state, base);
+        state = {base, ptx::fma(share, state.l, ptx::fast_exp2(sink - base))};
+      }
+      const float weight = share * weight_of(state);
       write_columns<kConfig.dim>(h, 0, [&](int n) { return rows.sums()[n] * weight; });
-      write_lse(h, rows.state(h));
+      write_lse(h, state);
     }
   }
 
@@ -75,6 +83,7 @@ class Results {
     return state.l == 0 ? 0.0F : ptx::fast_reciprocal(state.l);
   }
   static_assert(kConfig.dim / kParts % 8 == 0);
+  static_assert(kParts == 1 || kConfig.general == 0, "sinks would be added by every part");
 
   /// The steps from kStep on, of a warp that has these sums, of the columns from `first` on.
   template <int kStep, int kSums>
@@ -202,7 +211,7 @@ class Results {
                state.lse());
   }
 
-  const Arguments<T>& a_;
+  const Arguments<T, Instance>& a_;
   const Unit unit_;
   const int row_;
   // Looked up ahead of time.

@@ -39,8 +39,9 @@ const Entry kEntries[] = {
 #undef SACCADE_SM90
 
 constexpr Setting<Config> kSettings[] = {
-    {"dim", &Config::dim},         {"row_groups", &Config::row_groups}, {"key_groups", &Config::key_groups},
-    {"cluster", &Config::cluster}, {"tile_keys", &Config::tile_keys},   {"stages", &Config::stages}};
+    {"dim", &Config::dim},           {"row_groups", &Config::row_groups}, {"key_groups", &Config::key_groups},
+    {"cluster", &Config::cluster},   {"tile_keys", &Config::tile_keys},   {"stages", &Config::stages},
+    {"general", &Config::general, 0}};
 
 std::int64_t tiles_of(const Problem& p, const Config& c) {
   return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
@@ -48,6 +49,7 @@ std::int64_t tiles_of(const Problem& p, const Config& c) {
 
 /// Why the instance cannot compute the problem.
 std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
+  if (c.general == 0 && !has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
   if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
   constexpr std::int64_t kMostAlong = 65535;  // of a grid's second and third dimension
   const std::int64_t second = c.cluster > 1 ? (p.len_q + c.rows() - 1) / c.rows() : p.heads_q;
@@ -108,13 +110,15 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   constexpr int kHopper = 90;
   if (machine.compute_capability != kHopper) return "it is made of instructions that only Hopper has";
   if (p.dtype == DType::f32) return "it takes f16 and bf16";
-  if (!has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
   if (!has_dense_tensors(p)) return "it takes dense tensors";
   if (p.scale && *p.scale < 0) return "it takes scales that are not negative";
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
   constexpr std::int64_t kMostDim = 256;
   if (std::min(p.dim_qk, p.dim_v) < 8 || dim > kMostDim || p.dim_qk % 8 != 0 || p.dim_v % 8 != 0)
     return "it takes head dims that are multiples of 8 up to 256";
+  constexpr std::int64_t kMostGeneralDim = 192;
+  if (!has_plain_scores(p) && dim > kMostGeneralDim)
+    return "it has softcap, ALiBi, sinks and masks for head dims up to 192";
   if (std::min({p.batch, p.heads_q, p.len_q, p.len_kv}) < 1) return "it takes no empty tensors";
   if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar) return "it counts keys in 32 bits";
   if (machine.pointer_alignment % 16 != 0) return "it moves 16 bytes at a time";
@@ -134,6 +138,8 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
   const bool few = tiles <= machine.multiprocessors / 4;
   if (few && p.len_q <= Config::kRows && p.len_kv >= 2048)
     return "sm80 shares so many keys of so few rows out to more blocks";
+  if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
+    return "sm80 shares the reading of the mask out to more blocks";
   const bool has_instance = p.dim_qk == 64 && p.dim_v == 64;
   if (has_instance && (p.len_kv <= 64 || (few && p.len_kv <= 256)))
     return "sm80 begins and ends sooner, which is most of the time for so few keys";
