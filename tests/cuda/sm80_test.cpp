@@ -53,7 +53,8 @@ TEST_P(Sm80, IsRightForEveryKindOfProblem) {
         "b1 h1 lq130 lk33 f16 causal br", "b1 h3 lq1 lk270 bf16 lse", "b1 h1 lq65 lk1 f16",
         "b2 h1 lq5 lk0 f16 lse", "b1 h1 lq0 lk5 f16", "b1 h2 l200 f16 scale=-0.3",
         "b1 h1 lq40 lk90 bf16 scale=0", "b1 h1 l300 f16 window=40,0",
-        "b1 h1 lq70 lk290 f16 window=30,17 br lse", "b1 h2 l70 f16 blhd", "b1 h1 l330 f16 scale=2 lse"}) {
+        "b1 h1 lq70 lk290 f16 window=30,17 br lse", "b1 h2 l70 f16 blhd", "b1 h1 l330 f16 scale=2 lse",
+        "b2 h6/2 lq1 lk300 f16 causal br lse"}) {
     expect_right(shape, seed++);
   }
 }
@@ -77,6 +78,7 @@ TEST_P(Sm80, IsRightForEveryFeatureIfGeneral) {
         std::string("b3 h2/1 l90 f16 varlen causal br lse"),
         std::string("b2 h2 lq30 lk70 f16 kvlens mask=bk"),
         std::string("b2 h2/1 lq20 lk100 bf16 paged=16 kvlens causal br"),
+        std::string("b2 h6/2 lq1 lk200 bf16 paged=16 kvlens causal br lse"),
         fmt::format("dqk{0} dv{0} b1 h2 lq20 lk100 f16 lse", dim - 8),
         fmt::format("dv{} b2 h2 l70 bf16 causal", dim - 24),
         std::string("b1 h2 lq30 lk90 f16 softcap=100000"), std::string("b1 h1 lq30 lk90 f16 softcap=1e-30"),

@@ -51,8 +51,8 @@ TEST_P(Sm90, IsRightForEveryKindOfProblem) {
         std::string("b1 h1 lq130 lk33 f16 causal br lse"), std::string("b1 h3 lq1 lk270 bf16 lse"),
         std::string("b1 h1 lq65 lk1 f16"), std::string("b1 h1 lq40 lk90 bf16 scale=0"),
         std::string("b1 h1 l300 f16 window=40,0"), std::string("b1 h1 lq70 lk290 f16 window=30,17 br lse"),
-        std::string("b1 h2 l70 f16 blhd"), std::string("b1 h1 l530 f16 scale=2 lse"),
-        fmt::format("dqk{} dv{} b1 h2 l90 f16", dim - 24, dim - 8),
+        std::string("b1 h2 l70 f16 blhd"), std::string("b2 h6/2 lq1 lk300 f16 blhd causal br lse"),
+        std::string("b1 h1 l530 f16 scale=2 lse"), fmt::format("dqk{} dv{} b1 h2 l90 f16", dim - 24, dim - 8),
         fmt::format("dqk8 dv{} b1 h1 lq20 lk90 bf16 lse", dim), fmt::format("dv8 b2 h1 lq70 lk200 f16")}) {
     expect_right(shape, seed++);
   }
@@ -75,6 +75,7 @@ TEST_P(Sm90, HasEveryFeatureOrSaysThatItHasNone) {
         std::string("b2 h2 lq33 lk300 bf16 alibi=2 causal br"),
         std::string("b1 h4 l290 f16 sinks window=20,0 lse"),
         std::string("b1 h2 lq200 lk33 f16 sinks causal br lse"), std::string("b1 h2 lq130 lk190 f16 mask=bk"),
+        std::string("b2 h6/2 lq1 lk300 f16 bias32=hqk lse"),
         std::string("b1 h2 lq30 lk90 f16 softcap=100000"), std::string("b1 h1 lq30 lk90 f16 softcap=1e-30"),
         fmt::format("dqk{} dv{} b2 h4/2 l70 bf16 alibi softcap=20 sinks causal lse", dim - 24, dim - 8)}) {
     expect_right(shape, seed++);

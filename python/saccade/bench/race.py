@@ -17,6 +17,7 @@ MIN_SAMPLES, MAX_SAMPLES, RELATIVE_WIDTH = 10, 300, 0.01
 # Relative L2 error against float64: a few roundings of the dtype. A wrong mask or a dropped tile is far above.
 TOLERANCES = {torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float32: 2e-6}
 CHECKED_HEADS = 4
+CHECKED_ROWS = 256
 
 
 def float64_attention(shape: Shape, q, k, v, head: tuple[int, int]) -> torch.Tensor:
@@ -31,12 +32,14 @@ def float64_attention(shape: Shape, q, k, v, head: tuple[int, int]) -> torch.Ten
 
 
 class Judge:
-    """Compares outputs with the exact answer of a few heads: the first, the last and some at random."""
+    """Compares outputs with the exact answer of a few heads: the first, the last and some at random; of more where
+    each has few rows."""
 
     def __init__(self, shape: Shape, q, k, v, rng: random.Random):
         """Computes the exact answers."""
         every = [(b, h) for b in range(q.shape[0]) for h in range(q.shape[1])]
-        picked = {every[0], every[-1], *rng.sample(every, min(CHECKED_HEADS - 2, len(every)))}
+        count = max(CHECKED_HEADS, CHECKED_ROWS // max(q.shape[2], 1))
+        picked = {every[0], every[-1], *rng.sample(every, min(count - 2, len(every)))}
         self._tolerance = TOLERANCES[shape.dtype]
         self._exact = {head: float64_attention(shape, q, k, v, head) for head in sorted(picked)}
         self._rows = (len(self._exact) * q.shape[2], len(every) * q.shape[2])

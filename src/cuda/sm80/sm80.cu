@@ -1,6 +1,7 @@
 // The family's row in the registry: which problems it takes, and which instance serves one.
 #include <limits>
 
+#include "core/heads_as_rows.h"
 #include "cuda/launch/accept.h"
 #include "cuda/launch/bind.h"
 #include "cuda/launch/instances.h"
@@ -94,7 +95,7 @@ const Entry* choose(const Problem& p, const Machine& machine) {
 
 /// Blocks that share a tile of queries: as many as the chip has room for when the tiles fill less than half
 /// of it, but each group of warps is to have eight tiles of keys at least: leaving results and adding them up
-/// takes as long as four.
+/// takes as long as four. Of a warp's rows at most, it takes half of that.
 int choose_split(const Problem& p, const Machine& machine, const Config& c) {
   constexpr std::size_t kReserved = 1 << 10;  // of shared memory, for each block
   const std::size_t fit = (machine.shared_bytes_per_block + kReserved) / (c.shared_bytes() + kReserved);
@@ -102,7 +103,9 @@ int choose_split(const Problem& p, const Machine& machine, const Config& c) {
   const std::int64_t tiles = std::max<std::int64_t>(blocks_of(p, c), 1);
   const auto reach = [](std::int64_t window) { return std::min<std::int64_t>(window, tile::KeySpan::kFar); };
   const std::int64_t window = reach(p.window_left) + (p.causal ? 0 : reach(p.window_right)) + c.rows();
-  const std::int64_t work = std::min(p.len_kv, window) / (8 * c.tile_keys * c.key_groups);
+  constexpr std::int64_t kWarpRows = 16;
+  const std::int64_t least = p.len_q <= kWarpRows ? 4 : 8;
+  const std::int64_t work = std::min(p.len_kv, window) / (least * c.tile_keys * c.key_groups);
   const std::int64_t room = machine.multiprocessors * resident / tiles;
   return static_cast<int>(std::clamp<std::int64_t>(std::min(room, work), 1, Split::kMost));
 }
@@ -158,11 +161,14 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
 }  // namespace sm80
 
 const Kernel& sm80_forward() {
-  static const Kernel kRow{.name = sm80::kName,
-                           .summary = "mma.sync and cp.async, warps that share rows and keys",
-                           .device = DeviceKind::cuda,
-                           .reject = sm80::reject,
-                           .prepare = sm80::prepare};
+  static const Kernel kRow{
+      .name = sm80::kName,
+      .summary = "mma.sync and cp.async, warps that share rows and keys",
+      .device = DeviceKind::cuda,
+      .reject = [](const Problem& p,
+                   const Machine& machine) { return sm80::reject(heads_as_rows(p), machine); },
+      .prepare = [](const Problem& p, const Machine& machine,
+                    std::string_view text) { return sm80::prepare(heads_as_rows(p), machine, text); }};
   return kRow;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/heads_as_rows.h"
 #include "cuda/launch/accept.h"
 #include "cuda/launch/bind.h"
 #include "cuda/launch/instances.h"
@@ -180,12 +181,16 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
 }  // namespace sm90
 
 const Kernel& sm90_forward() {
-  static const Kernel kRow{.name = sm90::kName,
-                           .summary = "wgmma and the bulk copy engine, warpgroups that share rows and keys",
-                           .device = DeviceKind::cuda,
-                           .reject = sm90::reject,
-                           .prepare = sm90::prepare,
-                           .decline = sm90::decline};
+  static const Kernel kRow{
+      .name = sm90::kName,
+      .summary = "wgmma and the bulk copy engine, warpgroups that share rows and keys",
+      .device = DeviceKind::cuda,
+      .reject = [](const Problem& p,
+                   const Machine& machine) { return sm90::reject(heads_as_rows(p), machine); },
+      .prepare = [](const Problem& p, const Machine& machine,
+                    std::string_view text) { return sm90::prepare(heads_as_rows(p), machine, text); },
+      .decline = [](const Problem& p,
+                    const Machine& machine) { return sm90::decline(heads_as_rows(p), machine); }};
   return kRow;
 }
 
