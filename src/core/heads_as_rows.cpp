@@ -18,7 +18,9 @@ Problem heads_as_rows(const Problem& problem) {
   p.window_right = kUnbounded;
   const auto fold = [group](auto& strides) {
     strides.row = strides.head;
-    strides.head *= group;
+    // Wraps around in strides that nobody has looked at: of what is not there.
+    strides.head = static_cast<std::int64_t>(static_cast<std::uint64_t>(strides.head) *
+                                             static_cast<std::uint64_t>(group));
   };
   fold(p.q);
   fold(p.o);

@@ -247,6 +247,7 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"lq0 lk512 d64 f16", "empty"},
                                     {"b1 h8 l128 d64 f16", "sm80 begins and ends sooner"},
                                     {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
+                                    {"b1 h64/8 lq1 lk4096 d64 f16 sinks", "keys of so few rows"},
                                     {"b1 h32/8 lq1 lk4096 d128 f16", "sm80 shares"}}) {
     EXPECT_NE(reason(shape).find(part), std::string::npos) << shape << ": " << reason(shape);
   }
@@ -274,6 +275,12 @@ TEST(Sm90Planner, SaysWhyNot) {
   EXPECT_NE(kernel.prepare(tall, emulated_machine(), "")->config.find("key_groups=1 cluster=1"),
             std::string::npos);
   EXPECT_EQ(reason("b1 h8 l1024 d64 f16 softcap=9"), "");
+  EXPECT_NE(
+      kernel.prepare(parse_problem("b1 h8 l2048 d64 f16 sinks").value(), emulated_machine(), "overlap=1")
+          .status()
+          .message()
+          .find("overlap=1 does not go"),
+      std::string::npos);
   const Result<Prepared> unknown =
       kernel.prepare(parse_problem("l512 d64 f16").value(), emulated_machine(), "row_groups=7");
   EXPECT_NE(unknown.status().message().find("row_groups=7"), std::string::npos) << unknown.status().message();

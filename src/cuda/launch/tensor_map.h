@@ -65,11 +65,12 @@ namespace detail {
     ptx::TensorMap map;
   };
   thread_local std::array<Known, 16> known;
-  const std::uint64_t mixed = reinterpret_cast<std::uintptr_t>(layout.base) * 0x9e3779b97f4a7c15U;
-  Known& slot = known[mixed >> 60];
-  if (layout.base != nullptr && slot.layout == layout) {
-    map = slot.map;
-    return {};
+  thread_local std::size_t oldest = 0;
+  for (const Known& one : known) {
+    if (layout.base != nullptr && one.layout == layout) {
+      map = one.map;
+      return {};
+    }
   }
   if (const std::string wrong = detail::wrong_with(layout); !wrong.empty()) return {Code::internal, wrong};
   static const PFN_cuTensorMapEncodeTiled_v12000 kEncode = [] {
@@ -100,7 +101,8 @@ namespace detail {
               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     return {Code::internal, "cuTensorMapEncodeTiled failed with " + std::to_string(static_cast<int>(result))};
-  slot = {layout, map};
+  known[oldest] = {layout, map};
+  oldest = (oldest + 1) % known.size();
   return {};
 }
 #else

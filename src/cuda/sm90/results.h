@@ -82,7 +82,7 @@ class Results {
   static SACCADE_DEVICE float weight_of(const tile::RowState& state) {
     return state.l == 0 ? 0.0F : ptx::fast_reciprocal(state.l);
   }
-  static_assert(kConfig.dim / kParts % 8 == 0);
+  static_assert(kConfig.dim / kParts % 8 == 0 && 1 << kConfig.steps() == kParts);
   static_assert(kParts == 1 || kConfig.general == 0, "sinks would be added by every part");
 
   /// The steps from kStep on, of a warp that has these sums, of the columns from `first` on.

@@ -139,6 +139,9 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
   const bool few = tiles <= machine.multiprocessors / 4;
   if (few && p.len_q <= Config::kRows && p.len_kv >= 2048)
     return "sm80 shares so many keys of so few rows out to more blocks";
+  if (!has_plain_scores(p) && p.len_q <= Config::kRows && p.len_kv >= 2048 &&
+      tiles <= machine.multiprocessors)
+    return "sm80 shares the keys of so few rows out, and this family's general instances do not";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
     return "sm80 shares the reading of the mask out to more blocks";
   const bool has_instance = p.dim_qk == 64 && p.dim_v == 64;
@@ -162,6 +165,9 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
   const Result<const Entry*> entry = find_instance<Entry, Config>(
       kName, kEntries, c, kSettings, [&](const Config& other) { return refusal(p, machine, other); });
   if (!entry.ok()) return entry.status();
+  if (overlap && entry.value()->config.general != 0)
+    return Status(Code::invalid_argument,
+                  "sm90: overlap=1 does not go with general=1, which reads masks before it has waited");
   return Choice{entry.value(), overlap};
 }
 
