@@ -23,8 +23,10 @@ std::vector<Named> instances() {
   std::vector<Named> list;
   const auto add = [&](const sm90::Config& c) {
     list.push_back(
-        {c, fmt::format("dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={} general={}",
-                        c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages, c.general)});
+        {c,
+         fmt::format(
+             "dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={} general={} warp_rows={}",
+             c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages, c.general, c.warp_rows)});
   };
 #define SACCADE_SM90(price, ...) add(sm90::Instance<__VA_ARGS__>::kConfig);
 #include "cuda/sm90/instances.def"
@@ -131,8 +133,10 @@ TEST_P(Sm90, CountsWhatItsScheduleSays) {
   const emu::Counters count = counted(GetParam(), lq, std::vector<float>(static_cast<std::size_t>(lk), 0.5F));
   const auto number = [](auto n) { return static_cast<std::uint64_t>(n); };
   EXPECT_EQ(count.blocks, number(2 * c.cluster));
-  EXPECT_EQ(count.matrix_flops, number(4L * lq * lk * c.dim));
-  EXPECT_EQ(count.copied_bytes, number(2L * (lq * c.dim * c.cluster + 2 * 2 * lk * c.dim)));
+  const int idle = 16 / c.warp_rows;  // products are so many times as high as there are rows
+  EXPECT_EQ(count.matrix_flops, number(4L * idle * lq * lk * c.dim));
+  const int queries = 2 * c.row_groups * c.query_rows() * c.cluster;
+  EXPECT_EQ(count.copied_bytes, number(2L * (queries * c.dim + 2 * 2 * lk * c.dim)));
   // An exponential a score. In each part four lanes raise a row's base, once, and divide; where parts meet,
   // four lanes of each know every part's share.
   const int shares = c.parts() == 1 ? 0 : 4 * lq * c.parts() * c.parts();
@@ -150,9 +154,10 @@ TEST_P(Sm90, MovesTheBaseWhenScoresClimb) {
       scores[static_cast<std::size_t>(j)] = step * static_cast<float>(j / c.tile_keys);
     return counted(GetParam(), lq, scores);
   };
-  const auto products = static_cast<std::uint64_t>(4L * lq * lk * c.dim);
+  const int idle = 16 / c.warp_rows;
+  const auto products = static_cast<std::uint64_t>(4L * idle * lq * lk * c.dim);
   EXPECT_EQ(climbing(0.01F).matrix_flops, products);
-  const auto again = static_cast<std::uint64_t>(2L * lq * (lk - c.parts() * c.tile_keys) * c.dim);
+  const auto again = static_cast<std::uint64_t>(2L * idle * lq * (lk - c.parts() * c.tile_keys) * c.dim);
   EXPECT_EQ(climbing(16).matrix_flops, products + (c.bold() ? again : 0));
   // Far beyond what an exponential can hold.
   EXPECT_EQ(climbing(200).matrix_flops, products + (c.bold() ? again : 0));
@@ -188,6 +193,10 @@ TEST_P(Sm90, NotANumberReachesTheOutput) {
 TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
   ASSERT_EQ(emulated_machine().multiprocessors, 132);
   const std::pair<const char*, const char*> choices[] = {
+      {"b1 h8 l64 d64", "warp_rows=8"},
+      {"b1 h8 l128 d64 causal", "warp_rows=8"},
+      {"b1 h32 l128 d64", "warp_rows=8"},
+      {"b1 h8 l384 d64", "warp_rows=8"},
       {"b1 h8 l512 d64", "row_groups=1 key_groups=2 cluster=2"},
       {"b1 h8 l512 d64 causal", "row_groups=1 key_groups=2 cluster=2"},
       {"b1 h8 lq256 lk8192 d64", "row_groups=1 key_groups=1 cluster=2"},
@@ -245,7 +254,7 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"l512 d60 f16", "multiples of 8"},
                                     {"l512 d264 f16", "up to 256"},
                                     {"lq0 lk512 d64 f16", "empty"},
-                                    {"b1 h8 l128 d64 f16", "sm80 begins and ends sooner"},
+                                    {"b4 h32 l64 d64 f16", "sm80 begins and ends sooner"},
                                     {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
                                     {"b1 h64/8 lq1 lk4096 d64 f16 sinks", "keys of so few rows"},
                                     {"b1 h32/8 lq1 lk4096 d128 f16", "sm80 shares"}}) {
@@ -306,8 +315,8 @@ TEST(Sm90Fuzz, IsRightForRandomProblems) {
 
 INSTANTIATE_TEST_SUITE_P(Instances, Sm90, testing::ValuesIn(instances()), [](const auto& named) {
   const sm90::Config& c = named.param.config;
-  return fmt::format("d{}_r{}_k{}_c{}_t{}_s{}{}", c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys,
-                     c.stages, c.general != 0 ? "_general" : "");
+  return fmt::format("d{}_r{}_k{}_c{}_t{}_s{}{}{}", c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys,
+                     c.stages, c.general != 0 ? "_general" : "", c.warp_rows != 16 ? "_half" : "");
 });
 
 }  // namespace

@@ -79,10 +79,9 @@ inline Arguments arguments(const Problem& p, const Tensors& t, int rows_per_tile
           .dim = static_cast<int>(p.dim_qk),
           .tiles = tiles,
           .units = static_cast<int>(p.batch * p.heads_q) * tiles,
-          .span = {.len_kv = static_cast<int>(p.len_kv),
-                   .diagonal = bottom_right ? static_cast<int>(p.len_kv - p.len_q) : 0,
-                   .left = tile::KeySpan::kFar,
-                   .right = p.causal ? 0 : tile::KeySpan::kFar},
+          .span = tile::KeySpan::of(static_cast<int>(p.len_kv),
+                                    bottom_right ? static_cast<int>(p.len_kv - p.len_q) : 0,
+                                    tile::KeySpan::kFar, p.causal ? 0 : tile::KeySpan::kFar),
           .scale = p.effective_scale() * tile::kLog2e,
           .split_scale = tile::ScoreScale::of(p.effective_scale())};
 }

@@ -80,21 +80,21 @@ SACCADE_DEVICE float sink_of(const Arguments<T, Instance>& a, const Unit& unit) 
   return -tile::kInfinity;
 }
 
-/// The tiles of keys that the rows need, as far as they belong to a part.
+/// The tiles of keys that the rows need. Of these every part has every parts()th, beginning with its number.
 template <class T, class Instance>
-SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T, Instance>& a, int first_row, int part) {
+SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T, Instance>& a, int first_row) {
   constexpr Config kConfig = Instance::kConfig;
   const int end_row = first_row + kConfig.rows() < a.len_q ? first_row + kConfig.rows() : a.len_q;
-  const tile::TileRange all = tile::tiles_of<kConfig.tile_keys>(a.scores.span, first_row, end_row - 1);
-  return kConfig.parts() == 1 ? all : all.part(part, kConfig.parts());
+  return tile::tiles_of<kConfig.tile_keys>(a.scores.span, first_row, end_row - 1);
 }
 
-/// Where the tiles end that 64 of these rows need; the others of their block may need more.
+/// Where the tiles end that the rows of a warpgroup need; the others of their block may need more.
 template <class T, class Instance>
 SACCADE_DEVICE int end_of(const Arguments<T, Instance>& a, const tile::TileRange& tiles, int first_row) {
   constexpr Config kConfig = Instance::kConfig;
   if constexpr (!kConfig.skips()) return tiles.last;
-  const int end_row = first_row + Config::kRows < a.len_q ? first_row + Config::kRows : a.len_q;
+  constexpr int kRows = kConfig.group_rows();
+  const int end_row = first_row + kRows < a.len_q ? first_row + kRows : a.len_q;
   const int keys = first_row < a.len_q ? a.scores.span.end(end_row - 1) : 0;
   const int end = (keys + kConfig.tile_keys - 1) / kConfig.tile_keys;
   return end < tiles.first ? tiles.first : end < tiles.last ? end : tiles.last;
@@ -137,7 +137,7 @@ Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t
       .lse_row = p.lse_strides.row};
   if constexpr (kConfig.general != 0) a.any = {p, t};
   for (const Status& status :
-       {make_map(a.q, t.q, p.q, p.dim_qk, p.len_q, p.heads_q, p.batch, Config::kRows),
+       {make_map(a.q, t.q, p.q, p.dim_qk, p.len_q, p.heads_q, p.batch, kConfig.query_rows()),
         make_map(a.k, t.k, p.k, p.dim_qk, p.len_kv, p.heads_kv, p.batch, kConfig.tile_keys),
         make_map(a.v, t.v, p.v, p.dim_v, p.len_kv, p.heads_kv, p.batch, kConfig.tile_keys)}) {
     if (!status.ok()) return status;

@@ -7,7 +7,7 @@
 namespace saccade::sm90 {
 
 /// A block has row_groups x key_groups warpgroups that compute, and a warp (or a warpgroup, which gives its
-/// registers away) that starts copies. Warpgroups of one row group have the same 64 query rows, those of one
+/// registers away) that starts copies. Warpgroups of one row group have the same query rows, those of one
 /// key group the same tiles of keys, through a ring of their own. The blocks of a cluster share out keys
 /// again. Where keys are shared out, the parts of each row are added up in the end.
 struct Config {
@@ -17,14 +17,16 @@ struct Config {
   int cluster = 1;
   int tile_keys = 128;
   int stages = 2;
-  int general = 0;  ///< 1: scores are changed by softcap, ALiBi, masks and biases, and there may be sinks
-
-  static constexpr int kRows = 64;  ///< of a warpgroup
+  int general = 0;     ///< 1: scores are changed by softcap, ALiBi, masks and biases, and there may be sinks
+  int warp_rows = 16;  ///< query rows of a warp: 16 or, with half of every product for nothing, 8
 
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
   /// where products take no longer than weights.
   [[nodiscard]] constexpr bool bold() const { return dim <= 64 && general == 0; }
-  [[nodiscard]] constexpr int rows() const { return kRows * row_groups; }
+  [[nodiscard]] constexpr int group_rows() const { return 4 * warp_rows; }  ///< of a warpgroup
+  /// In shared memory: products read more rows than they are for where warps have eight.
+  [[nodiscard]] constexpr int query_rows() const { return warp_rows == 16 ? 64 : 40; }
+  [[nodiscard]] constexpr int rows() const { return group_rows() * row_groups; }
   [[nodiscard]] constexpr int groups() const { return row_groups * key_groups; }
   /// Parts that the keys of a row are shared out in.
   [[nodiscard]] constexpr int parts() const { return key_groups * cluster; }
@@ -46,7 +48,7 @@ struct Config {
   }
 
   // Bytes of shared memory, in this order.
-  [[nodiscard]] constexpr int queries_bytes() const { return kRows * dim * 2; }  ///< of a row group
+  [[nodiscard]] constexpr int queries_bytes() const { return query_rows() * dim * 2; }  ///< of a row group
   [[nodiscard]] constexpr int tile_bytes() const { return tile_keys * dim * 2; }
   [[nodiscard]] constexpr int ring_bytes() const { return stages * 2 * tile_bytes(); }  ///< of a key group
   // Parts of a row are added up in steps: in each, two warps of the same rows send each other half of the
@@ -54,7 +56,7 @@ struct Config {
   [[nodiscard]] constexpr int near_steps() const { return log2(key_groups); }
   [[nodiscard]] constexpr int steps() const { return log2(parts()); }
   /// Sums that a lane gets in a step.
-  [[nodiscard]] constexpr int sums(int step) const { return dim / 4 >> step; }
+  [[nodiscard]] constexpr int sums(int step) const { return dim * warp_rows / 64 >> step; }
   /// With the states of 16 rows in front.
   [[nodiscard]] constexpr int message_bytes(int step) const { return 16 * 8 + 32 * 4 * sums(step); }
   /// Of a warp, before a step's message.

@@ -2,8 +2,6 @@
 // other, or, where keys are shared out, do one each.
 #pragma once
 
-#include <limits>
-
 #include "cuda/ptx/barrier.h"
 #include "cuda/ptx/dependent_launch.h"
 #include "cuda/ptx/registers.h"
@@ -62,8 +60,10 @@ SACCADE_DEVICE void load(std::byte* to, int rows, const ptx::TensorMap& map, int
 template <class T, class Instance>
 SACCADE_DEVICE void load_queries(const Arguments<T, Instance>& a, const Unit& unit, int row_group) {
   using Memory = Shared<Instance>;
-  load<Instance>(Memory::queries(row_group), Config::kRows, a.q, unit.first_row + row_group * Config::kRows,
-                 unit.head, unit.batch, Memory::queries_full(row_group));
+  constexpr Config kConfig = Instance::kConfig;
+  load<Instance>(Memory::queries(row_group), kConfig.query_rows(), a.q,
+                 unit.first_row + row_group * kConfig.group_rows(), unit.head, unit.batch,
+                 Memory::queries_full(row_group));
 }
 
 /// The thread that starts copies.
@@ -77,71 +77,69 @@ class Loader {
     SACCADE_UNROLL
     for (auto& turn : turns_) turn.parity = 1;  // of the round before
   }
-  /// Starts the first copies, which need no room made for them.
+  /// Starts the copies that are waited for first, for which there is room.
   SACCADE_DEVICE void begin() {
     const Unit unit = first_unit<T, Instance>(a_);
     load_queries<T, Instance>(a_, unit, 0);
-    load_tiles<false>(unit, 0, kFirst, [&](int r) { load_queries<T, Instance>(a_, unit, r); });
+    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit.first_row);
+    SACCADE_UNROLL
+    for (int g = 0; g < kConfig.key_groups; ++g) {
+      const int t = tiles.first + part_of<Instance>(g);
+      if (t < tiles.last) load_keys(unit, g, t);
+    }
   }
   /// Starts all others.
   SACCADE_DEVICE void go_on() {
-    bool first = true;
+    bool begun = true;
     int parity = 1;
     for_each_tile<T, Instance>(a_, [&](const Unit& unit) {
-      const auto load_queries_of = [&](int r) {
-        ptx::wait_mbarrier(Memory::queries_empty(r), parity);
-        load_queries<T, Instance>(a_, unit, r);
-      };
-      if (!first) load_queries_of(0);
-      load_tiles<true>(unit, first ? kFirst : 0, std::numeric_limits<int>::max(), load_queries_of);
-      first = false;
+      load_unit(unit, begun, parity);
+      begun = false;
       parity ^= 1;
     });
   }
 
  private:
-  static constexpr int kFirst = kConfig.stages < 2 ? kConfig.stages : 2;  ///< tiles that begin() starts
-
-  /// A unit's tiles from number `from` to `to`, and with the first its other queries; with kWait when there
-  /// is room.
-  template <bool kWait, class LoadQueries>
-  SACCADE_DEVICE void load_tiles(const Unit& unit, int from, int to, const LoadQueries& load_queries_of) {
-    tile::TileRange tiles[kConfig.key_groups];
-    int most = 0;
-    SACCADE_UNROLL
-    for (int g = 0; g < kConfig.key_groups; ++g) {
-      tiles[g] = tiles_of<T, Instance>(a_, unit.first_row, part_of<Instance>(g));
-      const int count = tiles[g].last - tiles[g].first;
-      most = count > most ? count : most;
-    }
+  /// A unit's queries and tiles, when there is room; `begun`: but for what begin() has started.
+  SACCADE_DEVICE void load_unit(const Unit& unit, bool begun, int parity) {
+    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit.first_row);
+    const auto load_queries_of = [&](int r) {
+      ptx::wait_mbarrier(Memory::queries_empty(r), parity);
+      load_queries<T, Instance>(a_, unit, r);
+    };
+    if (!begun) load_queries_of(0);
+    bool others = kConfig.row_groups > 1;  // have not begun to load
     const auto load_others = [&] {
       SACCADE_UNROLL
       for (int r = 1; r < kConfig.row_groups; ++r) load_queries_of(r);
+      others = false;
     };
-    if (most == 0 && from == 0) load_others();
+    const int first = tiles.first + part_of<Instance>(0);  // the first of this block's parts
     SACCADE_NO_UNROLL
-    for (int n = from; n < most && n < to; ++n) {
+    for (int n = first; n < tiles.last; n += kConfig.parts()) {
       SACCADE_UNROLL
       for (int g = 0; g < kConfig.key_groups; ++g) {
-        const int t = tiles[g].first + n;
-        if (t >= tiles[g].last) continue;
-        const int stage = turns_[g].stage;
-        if (kWait) ptx::wait_mbarrier(Memory::keys_empty(g, stage), turns_[g].parity);
-        load<Instance>(Memory::keys(g, stage), kConfig.tile_keys, a_.k, t * kConfig.tile_keys, unit.key_head,
-                       unit.batch, Memory::keys_full(g, stage));
+        if (n + g >= tiles.last || (begun && n == first)) continue;
+        ptx::wait_mbarrier(Memory::keys_empty(g, turns_[g].stage), turns_[g].parity);
+        load_keys(unit, g, n + g);
       }
-      if (n == 0) load_others();
+      if (others) load_others();
       SACCADE_UNROLL
       for (int g = 0; g < kConfig.key_groups; ++g) {
-        const int t = tiles[g].first + n;
-        if (t >= tiles[g].last) continue;
+        if (n + g >= tiles.last) continue;
         const int stage = turns_[g].stage;
-        if (kWait) ptx::wait_mbarrier(Memory::values_empty(g, stage), turns_[g].parity);
-        load<Instance>(Memory::values(g, stage), kConfig.tile_keys, a_.v, t * kConfig.tile_keys,
+        ptx::wait_mbarrier(Memory::values_empty(g, stage), turns_[g].parity);
+        load<Instance>(Memory::values(g, stage), kConfig.tile_keys, a_.v, (n + g) * kConfig.tile_keys,
                        unit.key_head, unit.batch, Memory::values_full(g, stage));
         turns_[g].next();
       }
     }
+    if (others) load_others();
+  }
+  SACCADE_DEVICE void load_keys(const Unit& unit, int g, int t) {
+    const int stage = turns_[g].stage;
+    load<Instance>(Memory::keys(g, stage), kConfig.tile_keys, a_.k, t * kConfig.tile_keys, unit.key_head,
+                   unit.batch, Memory::keys_full(g, stage));
   }
 
   const Arguments<T, Instance>& a_;
@@ -174,8 +172,9 @@ class Computer {
   static constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<Instance>;
   using Order = sm90::Order<Instance>;
-  using Queries = tile::Boxes<Config::kRows>;
   using Tile = tile::Boxes<kConfig.tile_keys>;
+  using Rows =
+      tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold(), kConfig.warp_rows>;
 
  public:
   explicit SACCADE_DEVICE Computer(const Arguments<T, Instance>& a)
@@ -183,7 +182,8 @@ class Computer {
         group_(ptx::shuffle(ptx::thread_index() / 128, 0)),  // the same in all lanes, and known to be
         key_group_(kConfig.key_groups == 1 ? 0 : group_ / kConfig.row_groups),
         row_group_(kConfig.row_groups == 1 ? 0 : group_ % kConfig.row_groups),
-        queries_(Queries::by_rows(Memory::queries(row_group_))),
+        queries_(kConfig.warp_rows == 16 ? Rows::Queries::by_rows(Memory::queries(row_group_))
+                                         : Rows::Queries::by_half_rows(Memory::queries(row_group_))),
         first_keys_(Tile::by_rows(Memory::keys(key_group_, 0))),
         first_values_(Tile::by_columns(Memory::values(key_group_, 0))) {}
 
@@ -193,15 +193,15 @@ class Computer {
     Order::begin(group_);
     for_each_tile<T, Instance>(a_, [&](const Unit& unit) {
       unit_ = unit;
-      tiles_ = tiles_of<T, Instance>(a_, unit.first_row, part);
-      const int first_row = unit.first_row + row_group_ * Config::kRows;
-      warp_row_ = first_row + ptx::warp_index() % 4 * 16;
+      tiles_ = tiles_of<T, Instance>(a_, unit.first_row);
+      const int first_row = unit.first_row + row_group_ * kConfig.group_rows();
+      warp_row_ = first_row + ptx::warp_index() % 4 * kConfig.warp_rows;
       const int end = end_of<T, Instance>(a_, tiles_, first_row);
       rows_.begin();
       ptx::wait_mbarrier(Memory::queries_full(row_group_), parity);
       parity ^= 1;
-      if (tiles_.first < end) {
-        attend(end);
+      if (tiles_.first + part < end) {
+        attend(tiles_.first + part, end);
       } else {
         ptx::sync_warp();
         release(Memory::queries_empty(row_group_));
@@ -247,26 +247,17 @@ class Computer {
                 pointer(Memory::keys(key_group_, stage)));
     if (kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
   }
-  /// The last products run; once they have come to their end, the stage of their values is free.
-  SACCADE_DEVICE void end_tiles() {
-    rows_.finish_states();
-    wait_for_others();
-    ptx::wait_products<0>();
-    rows_.finish_sums();
-    release(Memory::values_empty(key_group_, turn_.stage));
-    turn_.next();
-  }
 
-  /// All tiles to `end`. What else runs while a warpgroup computes weights: its values of the tile before,
-  /// and products of others.
-  SACCADE_DEVICE void attend(int end) {
+  /// All tiles of the part from `first` to `end`. What else runs while a warpgroup computes weights: its
+  /// values of the tile before, and products of others.
+  SACCADE_DEVICE void attend(int first, int end) {
     start_scores(turn_);
     Order::pass(group_);
     ptx::wait_products<0>();
-    weigh(tiles_.first, turn_.stage);
+    weigh(first, turn_.stage);
     rows_.take_weights();
     SACCADE_NO_UNROLL
-    for (int t = tiles_.first + 1; t < end; ++t) {
+    for (int t = first + kConfig.parts(); t < end; t += kConfig.parts()) {
       const Turn<kConfig.stages> before = turn_;
       turn_.next();
       start_scores(turn_);
@@ -280,7 +271,12 @@ class Computer {
     }
     release(Memory::queries_empty(row_group_));
     start_values(turn_);
-    end_tiles();
+    rows_.finish_states();
+    wait_for_others();
+    ptx::wait_products<0>();
+    rows_.finish_sums();
+    release(Memory::values_empty(key_group_, turn_.stage));
+    turn_.next();
   }
 
   /// Tiles from `end` on are for other row groups alone.
@@ -305,7 +301,7 @@ class Computer {
   Unit unit_;
   tile::TileRange tiles_;
   int warp_row_ = 0;
-  tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold()> rows_;
+  Rows rows_;
 };
 
 template <class T, class Instance>
@@ -323,9 +319,10 @@ attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
         const bool chosen = ptx::elect_one();
         Loader<T, Instance> loader(a);
         if (chosen) {
-          Shared<Instance>::init_full();
+          Shared<Instance>::init_first();
           ptx::wait_for_previous_kernel();  // what all else waits for
           loader.begin();
+          Shared<Instance>::init_full();
         }
         ptx::sync_warp();
         ptx::arrive_some(kBegun, kMeeting);

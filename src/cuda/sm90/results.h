@@ -39,6 +39,8 @@ template <class T, class Instance>
 class Results {
   static constexpr Config kConfig = Instance::kConfig;
   static constexpr int kParts = kConfig.parts();
+  static constexpr int kHalves = kConfig.warp_rows / 8;  ///< rows of a lane: lane / 4, and 8 more
+  using States = tile::RowState[kHalves];
   using Memory = Shared<Instance>;
 
  public:
@@ -56,7 +58,7 @@ class Results {
   SACCADE_DEVICE void write(const Rows& rows) const {
     const float sink = sink_of(a_, unit_);
     SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
       tile::RowState state = rows.state(h);
       float share = 1;
       if (kConfig.general != 0 && sink != -tile::kInfinity) {
@@ -65,7 +67,7 @@ class Results {
         state = {base, ptx::fma(share, state.l, ptx::fast_exp2(sink - base))};
       }
       const float weight = share * weight_of(state);
-      write_columns<kConfig.dim>(h, 0, [&](int n) { return rows.sums()[n] * weight; });
+      write_columns<kConfig.dim>(h, 0, [&](int n, int e) { return rows.sum(n, h, e) * weight; });
       write_lse(h, state);
     }
   }
@@ -73,8 +75,14 @@ class Results {
   /// The same for a warp that has one part of the keys; all warps of its rows do it.
   template <class Rows>
   SACCADE_DEVICE void exchange_and_write(const Rows& rows, int part) const {
-    tile::RowState state[2] = {rows.state(0), rows.state(1)};
-    add_up<0>(rows.sums(), state, part, 0);
+    States state;
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) state[h] = rows.state(h);
+    float sums[kConfig.dim / 4 * kHalves];
+    SACCADE_UNROLL
+    for (int n = 0; n < kConfig.dim / 4 * kHalves; ++n)
+      sums[n] = rows.sum(n / (2 * kHalves), n / 2 % kHalves, n % 2);
+    add_up<0>(sums, state, part, 0);
   }
 
  private:
@@ -85,15 +93,17 @@ class Results {
   static_assert(kConfig.dim / kParts % 8 == 0 && 1 << kConfig.steps() == kParts);
   static_assert(kParts == 1 || kConfig.general == 0, "sinks would be added by every part");
 
-  /// The steps from kStep on, of a warp that has these sums, of the columns from `first` on.
+  /// The steps from kStep on, of a warp that has these sums, of the columns from `first` on:
+  /// [n][h][e] is of row lane / 4 + 8 h and column 8 n + lane % 4 * 2 + e.
   template <int kStep, int kSums>
-  SACCADE_DEVICE void add_up(const float (&sums)[kSums], tile::RowState (&state)[2], int part,
-                             int first) const {
+  SACCADE_DEVICE void add_up(const float (&sums)[kSums], States& state, int part, int first) const {
+    constexpr int kColumns = 4 * kSums / kHalves;
     if constexpr (kStep == kConfig.steps()) {
       SACCADE_UNROLL
-      for (int h = 0; h < 2; ++h) {
+      for (int h = 0; h < kHalves; ++h) {
         const float weight = weight_of(state[h]);
-        write_columns<2 * kSums>(h, first, [&](int n) { return sums[n] * weight; });
+        write_columns<kColumns>(h, first,
+                                [&](int n, int e) { return sums[2 * kHalves * n + 2 * h + e] * weight; });
         if (part == 0) write_lse(h, state[h]);
       }
     } else {
@@ -113,14 +123,16 @@ class Results {
       std::byte* inbox = Memory::template inbox<kStep>(warp);
       ptx::wait_mbarrier(Memory::inbox_full(warp, kStep), 0);
       const ptx::Bytes16 bits = ptx::load(states_in(inbox));
-      float share[2][2];  // of a row, mine and theirs
+      float share[kHalves][2];  // of a row, mine and theirs
       SACCADE_UNROLL
-      for (int h = 0; h < 2; ++h) {
+      for (int h = 0; h < kHalves; ++h) {
         const tile::RowState theirs{std::bit_cast<float>(bits.words[2 * h]),
                                     std::bit_cast<float>(bits.words[2 * h + 1])};
+        // Who has seen no key has a base of -inf, and is worth nothing relative to any other.
         const float base = tile::larger(state[h].m, theirs.m);
-        share[h][0] = share_of(state[h], base);
-        share[h][1] = share_of(theirs, base);
+        const float from = tile::RowState{base}.base();
+        share[h][0] = ptx::fast_exp2(state[h].m - from);
+        share[h][1] = ptx::fast_exp2(theirs.m - from);
         state[h] = {base, ptx::fma(share[h][0], state[h].l, share[h][1] * theirs.l)};
       }
       SACCADE_UNROLL
@@ -128,11 +140,11 @@ class Results {
         const ptx::Bytes16 theirs = ptx::load(sums_in(inbox, n));
         SACCADE_UNROLL
         for (int e = 0; e < 4; ++e) {
-          mine[n + e] =
-              ptx::fma(share[e / 2][1], std::bit_cast<float>(theirs.words[e]), share[e / 2][0] * mine[n + e]);
+          const auto& s = share[e / 2 % kHalves];
+          mine[n + e] = ptx::fma(s[1], std::bit_cast<float>(theirs.words[e]), s[0] * mine[n + e]);
         }
       }
-      add_up<kStep + 1>(mine, state, part, first + (upper ? kSums : 0));
+      add_up<kStep + 1>(mine, state, part, first + (upper ? kColumns / 2 : 0));
     }
   }
   /// What sums relative to a row's base are worth relative to another.
@@ -148,7 +160,8 @@ class Results {
   }
   /// Sends the warp that has the other part of this step its sums and the states of rows.
   template <int kStep, int kSums>
-  static SACCADE_DEVICE void send(const float (&sums)[kSums], const tile::RowState (&state)[2], int part) {
+  static SACCADE_DEVICE void send(const float (&sums)[kSums], const States& state, int part) {
+    const tile::RowState& last = state[kHalves - 1];
     constexpr bool kNear = kStep < kConfig.near_steps();
     constexpr int kStride = 4 * kConfig.row_groups;  // warps from one key group to the next
     const int other = part ^ 1 << kStep;
@@ -166,17 +179,20 @@ class Results {
     const int lane = ptx::lane_index() % 4;  // of those that have the same states
     if constexpr (kNear) {
       const float low = lane % 2 == 0 ? state[0].m : state[0].l;
-      const float high = lane % 2 == 0 ? state[1].m : state[1].l;
+      const float high = lane % 2 == 0 ? last.m : last.l;
       ptx::store(&states_in(inbox)->words[lane], std::bit_cast<std::uint32_t>(lane < 2 ? low : high));
     } else {
-      if (lane == 0) put(states_in(inbox), state[0].m, state[0].l, state[1].m, state[1].l);
+      if (lane == 0) put(states_in(inbox), state[0].m, state[0].l, last.m, last.l);
     }
     SACCADE_UNROLL
     for (int n = 0; n < kSums; n += 4) put(sums_in(inbox, n), sums[n], sums[n + 1], sums[n + 2], sums[n + 3]);
-    if (kNear) ptx::arrive_mbarrier(Memory::inbox_full(warp, kStep));  // by every lane, for what it stored
+    if constexpr (kNear) {
+      ptx::sync_warp();
+      if (ptx::lane_index() == 0) ptx::arrive_mbarrier(Memory::inbox_full(warp, kStep));
+    }
   }
 
-  /// Writes kCount columns of a row from `first` on; number(4 n + 2 h + e) as Rows has them.
+  /// Writes kCount columns of a row from `first` on; number(n, e) is this lane's in chunk n of eight columns.
   template <int kCount, class Number>
   SACCADE_DEVICE void write_columns(int h, int first, const Number& number) const {
     constexpr int kChunks = kCount / 8;
@@ -189,8 +205,7 @@ class Results {
       std::uint32_t words[kLanes];
       SACCADE_UNROLL
       for (int w = 0; w < kLanes; ++w) {
-        const int at = 4 * (n + w) + 2 * h;
-        words[w] = ptx::pack<T>(number(at), number(at + 1));
+        words[w] = ptx::pack<T>(number(n + w, 0), number(n + w, 1));
       }
       turn_words(words);
       const int column = first + 8 * (n + lane % kLanes) + lane / kLanes * kLanes * 2;

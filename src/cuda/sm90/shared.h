@@ -57,18 +57,25 @@ struct Shared {
   static SACCADE_DEVICE ptx::Mbarrier* values_empty(int key_group, int stage) {
     return tile(key_group, stage, 3);
   }
-  /// Completes when a message is there: by its lanes' arrivals, or by bytes from another block.
+  /// Completes when a message is there: by the arrival of a warp, or by bytes from another block.
   static SACCADE_DEVICE ptx::Mbarrier* inbox_full(int warp, int step) {
     return tile(kConfig.key_groups, 0, warp * kConfig.steps() + step);
   }
 
-  /// Those that copies complete on; by the thread that starts them.
+  /// Those that the first copies complete on; by the thread that starts them.
+  static SACCADE_DEVICE void init_first() {
+    ptx::init_mbarrier(queries_full(0), 1);
+    SACCADE_UNROLL
+    for (int g = 0; g < kConfig.key_groups; ++g) ptx::init_mbarrier(keys_full(g, 0), 1);
+    ptx::fence_mbarrier_init();
+  }
+  /// Those that other copies complete on; by the same thread.
   static SACCADE_DEVICE void init_full() {
     SACCADE_UNROLL
-    for (int r = 0; r < kConfig.row_groups; ++r) ptx::init_mbarrier(queries_full(r), 1);
+    for (int r = 1; r < kConfig.row_groups; ++r) ptx::init_mbarrier(queries_full(r), 1);
     SACCADE_UNROLL
     for (int n = 0; n < kConfig.key_groups * kConfig.stages; ++n) {
-      ptx::init_mbarrier(keys_full(0, n), 1);
+      if (n % kConfig.stages != 0) ptx::init_mbarrier(keys_full(0, n), 1);
       ptx::init_mbarrier(values_full(0, n), 1);
     }
     ptx::fence_mbarrier_init();
@@ -92,7 +99,7 @@ struct Shared {
     if constexpr (kStep < kConfig.steps()) {
       constexpr bool kNear = kStep < kConfig.near_steps();
       constexpr int kBytes = kConfig.message_bytes(kStep);
-      ptx::init_mbarrier(inbox_full(warp, kStep), kNear ? ptx::kWarpThreads : 1);
+      ptx::init_mbarrier(inbox_full(warp, kStep), 1);
       if (!kNear) ptx::arrive_and_expect_bytes(inbox_full(warp, kStep), kBytes);
       init_inbox<kStep + 1>(warp);
     }

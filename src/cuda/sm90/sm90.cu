@@ -39,10 +39,14 @@ const Entry kEntries[] = {
 };
 #undef SACCADE_SM90
 
-constexpr Setting<Config> kSettings[] = {
-    {"dim", &Config::dim},           {"row_groups", &Config::row_groups}, {"key_groups", &Config::key_groups},
-    {"cluster", &Config::cluster},   {"tile_keys", &Config::tile_keys},   {"stages", &Config::stages},
-    {"general", &Config::general, 0}};
+constexpr Setting<Config> kSettings[] = {{"dim", &Config::dim},
+                                         {"row_groups", &Config::row_groups},
+                                         {"key_groups", &Config::key_groups},
+                                         {"cluster", &Config::cluster},
+                                         {"tile_keys", &Config::tile_keys},
+                                         {"stages", &Config::stages},
+                                         {"general", &Config::general, 0},
+                                         {"warp_rows", &Config::warp_rows}};
 
 std::int64_t tiles_of(const Problem& p, const Config& c) {
   return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
@@ -60,9 +64,18 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   return refuse_shared_memory(c.shared_bytes(), machine);
 }
 
+/// Half of every product for nothing pays where blocks with twice the rows would leave multiprocessors idle
+/// or have to exchange parts, and there are so few keys that it matters.
+bool suits_half_products(const Problem& p, const Machine& machine, const Config& c) {
+  constexpr std::int64_t kMostKeys = 448;
+  return p.len_kv <= kMostKeys && tiles_of(p, c) <= machine.multiprocessors;
+}
+
 /// How long the instance takes, in rows that a multiprocessor has to do one after the other.
 double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const Config& c = entry.config;
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (c.warp_rows < 16) return suits_half_products(p, machine, c) ? 0 : kNever;
   const auto keys = static_cast<double>(p.len_kv);
   const double rows = static_cast<double>(c.rows()) / c.cluster;
   const double rounds = static_cast<double>(tiles_of(p, c) * c.cluster) / machine.multiprocessors;
@@ -128,24 +141,25 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   if (auto reason = refusal_of("v", p.v, p.len_kv, p.heads_kv, p.batch)) return reason;
   if (!keeps_alignment(p, p.o, false)) return "it writes 16 bytes at a time";
   if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
-  if (p.batch * p.heads_q * (p.len_q / Config::kRows + 1) > std::numeric_limits<int>::max() / 8)
+  if (p.batch * p.heads_q * (p.len_q / 32 + 1) > std::numeric_limits<int>::max() / 8)
     return "it counts blocks in 32 bits";
   return std::nullopt;
 }
 
 /// What was measured to be faster on sm80, where there is little to compute or little to share it with.
 std::optional<std::string> decline(const Problem& p, const Machine& machine) {
-  const std::int64_t tiles = p.batch * p.heads_q * ((p.len_q + Config::kRows - 1) / Config::kRows);
+  constexpr std::int64_t kRows = 64;  // of a warpgroup
+  const std::int64_t tiles = p.batch * p.heads_q * ((p.len_q + kRows - 1) / kRows);
   const bool few = tiles <= machine.multiprocessors / 4;
-  if (few && p.len_q <= Config::kRows && p.len_kv >= 2048)
+  if (few && p.len_q <= kRows && p.len_kv >= 2048)
     return "sm80 shares so many keys of so few rows out to more blocks";
-  if (!has_plain_scores(p) && p.len_q <= Config::kRows && p.len_kv >= 2048 &&
-      tiles <= machine.multiprocessors)
+  if (!has_plain_scores(p) && p.len_q <= kRows && p.len_kv >= 2048 && tiles <= machine.multiprocessors)
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
     return "sm80 shares the reading of the mask out to more blocks";
   const bool has_instance = p.dim_qk == 64 && p.dim_v == 64;
-  if (has_instance && (p.len_kv <= 64 || (few && p.len_kv <= 256)))
+  const bool half = choose(p, machine)->config.warp_rows < 16;
+  if (has_instance && !half && p.len_kv <= 64)
     return "sm80 begins and ends sooner, which is most of the time for so few keys";
   return std::nullopt;
 }

@@ -8,26 +8,34 @@ namespace saccade::SACCADE_MACHINE::tile {
 /// What a mask leaves of a tile.
 enum class Coverage : std::uint8_t { empty, partial, full };
 
-/// The keys that rows [first_row, last_row] of one head see: row i sees keys [begin(i), end(i)), both growing
-/// with i. Distances are from the diagonal, query i sitting on key i + diagonal.
+/// The keys that the rows of one head see: row i sees keys [begin(i), end(i)), both growing with i.
 struct KeySpan {
   int len_kv = 0;
-  int diagonal = 0;
-  int left = kFar;   ///< keys visible before the diagonal
-  int right = kFar;  ///< and after it
+  int diagonal = 0;    ///< query i sits on key i + diagonal
+  int before = -kFar;  ///< query i sees keys from i + before on,
+  int after = kFar;    ///< up to but not including i + after
 
-  /// Farther than any two tokens are apart, with room to add.
-  static constexpr int kFar = 1 << 30;
+  /// Farther than any two tokens are apart, with room to add a row's number and a little more.
+  static constexpr int kFar = (1 << 30) - 1024;
 
-  [[nodiscard]] SACCADE_BOTH constexpr int begin(int row) const {
-    if (left >= kFar) return 0;
-    const int first = row + diagonal - left;
-    return first < 0 ? 0 : first > len_kv ? len_kv : first;
+  /// Of rows that see `left` keys before the diagonal and `right` after it; kFar or more: all there are.
+  [[nodiscard]] static SACCADE_BOTH constexpr KeySpan of(int len_kv, int diagonal, std::int64_t left,
+                                                         std::int64_t right) {
+    const auto near = [](std::int64_t distance) {
+      return static_cast<int>(distance < -kFar ? -kFar : distance > kFar ? kFar : distance);
+    };
+    return {len_kv, diagonal, left >= kFar ? -kFar : near(diagonal - left),
+            right >= kFar ? kFar : near(diagonal + right + 1)};
   }
-  [[nodiscard]] SACCADE_BOTH constexpr int end(int row) const {
-    if (right >= kFar) return len_kv;
-    const int last = row + diagonal + right + 1;
-    return last < 0 ? 0 : last > len_kv ? len_kv : last;
+  /// Whether a row may see none of the first keys.
+  [[nodiscard]] SACCADE_BOTH constexpr bool hides_first() const { return before > -kFar; }
+  [[nodiscard]] SACCADE_BOTH constexpr int begin(int row) const { return clamped(row + before); }
+  [[nodiscard]] SACCADE_BOTH constexpr int end(int row) const { return clamped(row + after); }
+
+ private:
+  [[nodiscard]] SACCADE_BOTH constexpr int clamped(int key) const {
+    const int from = key < 0 ? 0 : key;
+    return from < len_kv ? from : len_kv;
   }
 };
 
@@ -53,18 +61,16 @@ struct TileRange {
 
 template <int kKeys>
 [[nodiscard]] SACCADE_BOTH constexpr TileRange tiles_of(const KeySpan& span, int first_row, int last_row) {
-  const int begin = span.begin(first_row);
-  const int end = span.end(last_row);
+  const auto number = [](int keys) { return static_cast<unsigned>(keys); };  // what divides in one shift
+  const auto larger = [](int a, int b) { return a > b ? a : b; };
+  const auto smaller = [](int a, int b) { return a < b ? a : b; };
   TileRange range;
-  if (begin >= end) return range;
-  SACCADE_ASSUME(begin >= 0 && span.begin(last_row) >= 0 && span.end(first_row) >= 0);
-  range.first = begin / kKeys;
-  range.last = (end + kKeys - 1) / kKeys;
-  range.whole_first = (span.begin(last_row) + kKeys - 1) / kKeys;
-  range.whole_last = span.end(first_row) / kKeys;
-  if (range.whole_first < range.first) range.whole_first = range.first;
-  if (range.whole_last > range.last) range.whole_last = range.last;
-  if (range.whole_last < range.whole_first) range.whole_last = range.whole_first;
+  range.first = static_cast<int>(number(span.begin(first_row)) / kKeys);
+  range.last = larger(range.first, static_cast<int>((number(span.end(last_row)) + kKeys - 1) / kKeys));
+  range.whole_first =
+      larger(range.first, static_cast<int>((number(span.begin(last_row)) + kKeys - 1) / kKeys));
+  range.whole_last =
+      larger(range.whole_first, smaller(range.last, static_cast<int>(number(span.end(first_row)) / kKeys)));
   return range;
 }
 

@@ -27,12 +27,8 @@ struct Queue {
 
 /// The keys that the problem's mask leaves to each row of a sequence.
 SACCADE_BOTH KeySpan span_of(const Problem& p, std::int64_t len_kv, std::int64_t diagonal) {
-  constexpr std::int64_t kFar = KeySpan::kFar;
-  const std::int64_t right = p.causal ? 0 : p.window_right;
-  return {.len_kv = static_cast<int>(len_kv),
-          .diagonal = static_cast<int>(diagonal),
-          .left = static_cast<int>(p.window_left < kFar ? p.window_left : kFar),
-          .right = static_cast<int>(right < kFar ? right : kFar)};
+  return KeySpan::of(static_cast<int>(len_kv), static_cast<int>(diagonal), p.window_left,
+                     p.causal ? 0 : p.window_right);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::tile

@@ -28,7 +28,7 @@ SACCADE_DEVICE void hide_keys(const KeySpan& span, float (&s)[kParts][4], int ro
     }
   };
   hide([](int j, int, int end) { return j >= end; });
-  if (span.left < KeySpan::kFar) hide([](int j, int begin, int) { return j < begin; });
+  if (span.hides_first()) hide([](int j, int begin, int) { return j < begin; });
 }
 
 /// Scores that are products and nothing else.

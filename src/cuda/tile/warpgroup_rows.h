@@ -1,9 +1,10 @@
-// 64 query rows of a warpgroup against tiles of keys and values in shared memory: both products by wgmma,
-// which run on their own; scores, weights and outputs in registers.
+// 64 query rows of a warpgroup, or 32, against tiles of keys and values in shared memory: both products by
+// wgmma, which run on their own; scores, weights and outputs in registers.
 //
 // Queries, keys and values lie as the copy engine leaves boxes of 64 columns with a swizzle of 128 bytes, one
 // box after the other. Warp w of the four has rows 16 w.., as tile/scores.h says: with g = lane / 4, a lane
-// holds pairs of neighbouring keys (columns) of rows g and g + 8.
+// holds pairs of neighbouring keys (columns) of rows g and g + 8. Of 32 rows, warp w has 8 w..: rows g + 8 of
+// its products are other rows, that nobody looks at, so that all four warps share the work on these.
 #pragma once
 
 #include "cuda/ptx/ldmatrix.h"
@@ -25,6 +26,10 @@ struct Boxes {
   static SACCADE_DEVICE std::uint64_t by_rows(const void* start) {
     return ptx::matrix_descriptor(start, 16, kEight, kRowBytes);
   }
+  /// The same, but that eight rows come every four rows: the second half of sixteen are rows that come again.
+  static SACCADE_DEVICE std::uint64_t by_half_rows(const void* start) {
+    return ptx::matrix_descriptor(start, 16, kEight / 2, kRowBytes);
+  }
   /// As one whose columns are.
   static SACCADE_DEVICE std::uint64_t by_columns(const void* start) {
     return ptx::matrix_descriptor(start, kBytes, kEight, kRowBytes);
@@ -43,27 +48,37 @@ struct Boxes {
   }
 };
 
+/// The queries of a warpgroup: those of its rows and, where each warp has eight, as many more as its products
+/// read for nothing.
+template <int kWarpRows>
+using QueryBoxes = Boxes<kWarpRows == 16 ? 64 : 40>;
+
 /// T: F16 or BF16; kDimQk and kDimV: of keys and of values; kKeys: of a tile; kBold: weights are computed
-/// before it is known that none is too large. A tile's way: start_scores(), a wait, weigh(), then
-/// take_weights() once no product reads weights any more, start_values(). The caller waits.
-template <class T, int kDimQk, int kDimV, int kKeys, bool kBold>
+/// before it is known that none is too large; kWarpRows: 16 or 8. A tile's way: start_scores(), a wait,
+/// weigh(), then take_weights() once no product reads weights any more, start_values(). The caller waits.
+template <class T, int kDimQk, int kDimV, int kKeys, bool kBold, int kWarpRows>
 class WarpgroupRows {
+  static constexpr int kHalves = kWarpRows / 8;  ///< rows of a lane
+
  public:
-  static constexpr int kRows = 64;
+  using Queries = QueryBoxes<kWarpRows>;
 
   /// Forgets everything: the rows are others now.
   SACCADE_DEVICE void begin() {
-    state_[0] = state_[1] = {};
+    SACCADE_UNROLL
+    for (RowState& state : state_) state = {};
     based_ = false;
     SACCADE_UNROLL
     for (float& x : o_) x = 0;
   }
   /// Starts the products of queries and keys (Boxes::by_rows), as a group.
   SACCADE_DEVICE void start_scores(std::uint64_t queries, std::uint64_t keys) {
+    SACCADE_UNROLL
+    for (float& x : s_) x = 0;
     ptx::fence_products();
     SACCADE_UNROLL
     for (int c = 0; c < kDimQk / 16; ++c) {
-      ptx::warpgroup_multiply<T, kKeys, ptx::Major::k, ptx::Major::k>(s_, Boxes<kRows>::columns(queries, c),
+      ptx::warpgroup_multiply<T, kKeys, ptx::Major::k, ptx::Major::k>(s_, Queries::columns(queries, c),
                                                                       Boxes<kKeys>::columns(keys, c), c > 0);
     }
     ptx::commit_products();
@@ -87,7 +102,9 @@ class WarpgroupRows {
     ptx::hold_registers(s_);
     if constexpr (kBold && Change::kPlain) {
       if (!masked) {
-        const RowState before[2] = {state_[0], state_[1]};
+        RowState before[kHalves];
+        SACCADE_UNROLL
+        for (int h = 0; h < kHalves; ++h) before[h] = state_[h];
         const bool sampled = !based_;
         if (sampled) sample(change.scale.size);
         if (based_) {
@@ -99,7 +116,7 @@ class WarpgroupRows {
         }
         if (sampled) {
           SACCADE_UNROLL
-          for (int h = 0; h < 2; ++h) state_[h] = before[h];
+          for (int h = 0; h < kHalves; ++h) state_[h] = before[h];
         }
       }
     }
@@ -110,12 +127,16 @@ class WarpgroupRows {
     ptx::hold_registers(o_);
     if (moved_) {
       SACCADE_UNROLL
-      for (int n = 0; n < kDimV / 2; ++n) o_[n] *= keep_[n / 2 % 2];
+      for (int n = 0; n < kDimV / 2; ++n) {
+        if (n / 2 % 2 < kHalves) o_[n] *= keep_[n / 2 % 2];
+      }
     }
     SACCADE_UNROLL
     for (int j = 0; j < kKeys / 16; ++j) {
       SACCADE_UNROLL
-      for (int n = 0; n < 4; ++n) weights_[j][n] = ptx::pack<T>(s_[8 * j + 2 * n], s_[8 * j + 2 * n + 1]);
+      for (int n = 0; n < 4; ++n)
+        weights_[j][n] =
+            n % 2 < kHalves ? ptx::pack<T>(s_[8 * j + 2 * n], s_[8 * j + 2 * n + 1]) : ptx::unspecified();
     }
   }
 
@@ -131,8 +152,8 @@ class WarpgroupRows {
   SACCADE_DEVICE void finish_sums() { ptx::hold_registers(o_); }
   /// Of rows lane / 4 + 8 h of the warp.
   [[nodiscard]] SACCADE_DEVICE const RowState& state(int h) const { return state_[h]; }
-  /// Sums of weighted values: [4 n + 2 h + e] is row lane / 4 + 8 h and column 8 n + lane % 4 * 2 + e.
-  [[nodiscard]] SACCADE_DEVICE const float (&sums() const)[kDimV / 2] { return o_; }
+  /// The sum of weighted values of row lane / 4 + 8 h and column 8 n + lane % 4 * 2 + e.
+  [[nodiscard]] SACCADE_DEVICE float sum(int n, int h, int e) const { return o_[4 * n + 2 * h + e]; }
 
  private:
   /// Scores are so far above the base at most when they are looked at.
@@ -144,19 +165,24 @@ class WarpgroupRows {
   /// Without a look at the scores: most tiles move no base, and a weight that is too large shows in its sum.
   /// False if there is one; the scores are gone then.
   SACCADE_DEVICE bool weigh_boldly(float scale) {
-    const float base[2] = {state_[0].m, state_[1].m};
-    float sum[2];
-    weigh_all(scale, base, sum);
-    if (ptx::any_lane(!(sum[0] <= kMostWeight && sum[1] <= kMostWeight))) return false;
+    float base[kHalves];
     SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) state_[h].l += sum[h];
+    for (int h = 0; h < kHalves; ++h) base[h] = state_[h].m;
+    float sum[kHalves];
+    weigh_all(scale, base, sum);
+    bool well = true;
+    SACCADE_UNROLL
+    for (const float x : sum) well = well && x <= kMostWeight;  // NaN is not
+    if (ptx::any_lane(!well)) return false;
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) state_[h].l += sum[h];
     return true;
   }
   /// Gives rows a base from a quarter of their scores: others are hardly ever too far above it.
   SACCADE_DEVICE void sample(float scale) {
-    float largest[2];
+    float largest[kHalves];
     SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
       largest[h] = ptx::larger(s_[2 * h], s_[2 * h + 1]);
       SACCADE_UNROLL
       for (int n = 1; n < (kKeys + 31) / 32; ++n)
@@ -169,10 +195,10 @@ class WarpgroupRows {
   SACCADE_DEVICE void weigh_carefully(const Change& change, int row, int first_key, bool masked) {
     const float scale =
         change.change(reinterpret_cast<float(&)[1][kKeys / 8][4]>(s_), row, first_key, masked);
-    float largest[2];
+    float largest[kHalves];
     bool far = false;
     SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
       float even = s_[2 * h];
       float odd = s_[2 * h + 1];
       SACCADE_UNROLL
@@ -185,16 +211,18 @@ class WarpgroupRows {
     }
     moved_ = ptx::any_lane(far);
     if (moved_) raise(largest);
-    const float base[2] = {state_[0].base(), state_[1].base()};
-    float sum[2];
+    float base[kHalves];
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) base[h] = state_[h].base();
+    float sum[kHalves];
     weigh_all(scale, base, sum);
     SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) state_[h].l += sum[h];
+    for (int h = 0; h < kHalves; ++h) state_[h].l += sum[h];
   }
   /// Turns scores into weights relative to `base`, and adds this lane's up.
-  SACCADE_DEVICE void weigh_all(float scale, const float (&base)[2], float (&sum)[2]) {
+  SACCADE_DEVICE void weigh_all(float scale, const float (&base)[kHalves], float (&sum)[kHalves]) {
     SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
       float sums[2] = {};
       SACCADE_UNROLL
       for (int n = 0; n < kKeys / 8; ++n) {
@@ -214,12 +242,13 @@ class WarpgroupRows {
     SACCADE_UNROLL
     for (float& x : s_) x = 0;
     const int lane = ptx::lane_index();
-    const int query = ptx::warp_index() % 4 * 16 + lane % 16;
+    const int query = ptx::warp_index() % 4 * kWarpRows +
+                      lane % kWarpRows;  // of 8, both halves of the product are the same
     const int key = lane / 16 * 8 + lane % 8;
     SACCADE_NO_UNROLL
     for (int c = 0; c < kDimQk / 16; ++c) {
       std::uint32_t q[4];
-      ptx::load_matrices(q, queries + Boxes<kRows>::place(query, 16 * c + lane / 16 * 8));
+      ptx::load_matrices(q, queries + Queries::place(query, 16 * c + lane / 16 * 8));
       SACCADE_UNROLL
       for (int j = 0; j < kKeys / 16; ++j) {
         std::uint32_t k[4];
@@ -231,10 +260,10 @@ class WarpgroupRows {
   }
 
   /// Makes the largest scores what weights are relative to.
-  SACCADE_DEVICE void raise(const float (&largest)[2]) {
+  SACCADE_DEVICE void raise(const float (&largest)[kHalves]) {
     bool all = true;
     SACCADE_UNROLL
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalves; ++h) {
       float max = largest[h];
       max = ptx::larger(max, ptx::shuffle_xor(max, 1));
       max = ptx::larger(max, ptx::shuffle_xor(max, 2));
@@ -249,10 +278,10 @@ class WarpgroupRows {
   std::uint32_t weights_[kKeys / 16][4];
   float o_[kDimV / 2];
   /// m is a score that the row has seen, not always the largest: see tile/warp_rows.h.
-  RowState state_[2];
-  float keep_[2];       ///< what earlier sums are worth, if moved_
-  bool based_ = false;  ///< every row of the warp has seen a key
-  bool moved_ = false;  ///< the last weights are relative to another base than those before
+  RowState state_[kHalves];
+  float keep_[kHalves];  ///< what earlier sums are worth, if moved_
+  bool based_ = false;   ///< every row of the warp has seen a key
+  bool moved_ = false;   ///< the last weights are relative to another base than those before
 };
 
 }  // namespace saccade::SACCADE_MACHINE::tile

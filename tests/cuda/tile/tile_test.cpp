@@ -115,7 +115,7 @@ TEST(KeySpan, TilesAreEmptyPartialOrFullExactlyAsTheirPairsAre) {
     for (const int diagonal : {-20, -1, 0, 3, 40}) {
       for (const int left : {0, 5, 30, tile::KeySpan::kFar}) {
         for (const int right : {0, 7, tile::KeySpan::kFar}) {
-          const tile::KeySpan span{len_kv, diagonal, left, right};
+          const auto span = tile::KeySpan::of(len_kv, diagonal, left, right);
           for (const int first : {0, 8, 24}) {
             const int last = first + 7;
             const tile::TileRange range = tile::tiles_of<kKeys>(span, first, last);
