@@ -186,10 +186,7 @@ class Results {
     }
     SACCADE_UNROLL
     for (int n = 0; n < kSums; n += 4) put(sums_in(inbox, n), sums[n], sums[n + 1], sums[n + 2], sums[n + 3]);
-    if constexpr (kNear) {
-      ptx::sync_warp();
-      if (ptx::lane_index() == 0) ptx::arrive_mbarrier(Memory::inbox_full(warp, kStep));
-    }
+    if (kNear) ptx::arrive_mbarrier(Memory::inbox_full(warp, kStep));  // by every lane, for what it stored
   }
 
   /// Writes kCount columns of a row from `first` on; number(n, e) is this lane's in chunk n of eight columns.

@@ -57,7 +57,7 @@ struct Shared {
   static SACCADE_DEVICE ptx::Mbarrier* values_empty(int key_group, int stage) {
     return tile(key_group, stage, 3);
   }
-  /// Completes when a message is there: by the arrival of a warp, or by bytes from another block.
+  /// Completes when a message is there: by its lanes' arrivals, or by bytes from another block.
   static SACCADE_DEVICE ptx::Mbarrier* inbox_full(int warp, int step) {
     return tile(kConfig.key_groups, 0, warp * kConfig.steps() + step);
   }
@@ -99,7 +99,7 @@ struct Shared {
     if constexpr (kStep < kConfig.steps()) {
       constexpr bool kNear = kStep < kConfig.near_steps();
       constexpr int kBytes = kConfig.message_bytes(kStep);
-      ptx::init_mbarrier(inbox_full(warp, kStep), 1);
+      ptx::init_mbarrier(inbox_full(warp, kStep), kNear ? ptx::kWarpThreads : 1);
       if (!kNear) ptx::arrive_and_expect_bytes(inbox_full(warp, kStep), kBytes);
       init_inbox<kStep + 1>(warp);
     }
