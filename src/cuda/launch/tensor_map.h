@@ -95,10 +95,20 @@ namespace detail {
   const std::array<cuuint64_t, 4> strides = {layout.strides[1], layout.strides[2], layout.strides[3],
                                              layout.strides[4]};
   const std::array<cuuint32_t, 5> every = {1, 1, 1, 1, 1};
-  const CUresult result =
-      kEncode(&map, type, static_cast<cuuint32_t>(layout.rank), const_cast<void*>(layout.base), sizes.data(),
-              strides.data(), layout.box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto encode = [&] {
+    return kEncode(&map, type, static_cast<cuuint32_t>(layout.rank), const_cast<void*>(layout.base),
+                   sizes.data(), strides.data(), layout.box.data(), every.data(),
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = encode();
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // a thread that the runtime has not met yet has none
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaSetDevice(device);
+    if (error != cudaSuccess) return to_status(error, "cudaSetDevice");
+    result = encode();
+  }
   if (result != CUDA_SUCCESS)
     return {Code::internal, "cuTensorMapEncodeTiled failed with " + std::to_string(static_cast<int>(result))};
   known[oldest] = {layout, map};
