@@ -73,6 +73,8 @@ class WarpgroupRows {
   }
   /// Starts the products of queries and keys (Boxes::by_rows), as a group.
   SACCADE_DEVICE void start_scores(std::uint64_t queries, std::uint64_t keys) {
+    // Costs nothing, and says that they are new: ptxas would serialise products whose registers are half
+    // unused.
     SACCADE_UNROLL
     for (float& x : s_) x = 0;
     ptx::fence_products();
