@@ -175,6 +175,7 @@ class Computer {
   using Tile = tile::Boxes<kConfig.tile_keys>;
   using Rows =
       tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold(), kConfig.warp_rows>;
+  static_assert(Rows::Queries::kBytes == kConfig.query_rows() * Rows::Queries::kRowBytes);
 
  public:
   explicit SACCADE_DEVICE Computer(const Arguments<T, Instance>& a)

@@ -40,7 +40,8 @@ struct KeySpan {
 };
 
 /// The tiles of kKeys keys that rows [first_row, last_row] need: [first, last), of which those of
-/// [whole_first, whole_last) are seen in full by every row and need no mask.
+/// [whole_first, whole_last) are seen in full by every row and need no mask. Rows that see no key at all may
+/// have one of which they see nothing.
 struct TileRange {
   int first = 0, last = 0;
   int whole_first = 0, whole_last = 0;

@@ -244,8 +244,8 @@ class WarpgroupRows {
     SACCADE_UNROLL
     for (float& x : s_) x = 0;
     const int lane = ptx::lane_index();
-    const int query = ptx::warp_index() % 4 * kWarpRows +
-                      lane % kWarpRows;  // of 8, both halves of the product are the same
+    // Of eight rows, both halves of the product are the same.
+    const int query = ptx::warp_index() % 4 * kWarpRows + lane % kWarpRows;
     const int key = lane / 16 * 8 + lane % 8;
     SACCADE_NO_UNROLL
     for (int c = 0; c < kDimQk / 16; ++c) {

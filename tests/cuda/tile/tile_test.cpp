@@ -147,6 +147,29 @@ TEST(KeySpan, TilesAreEmptyPartialOrFullExactlyAsTheirPairsAre) {
   }
 }
 
+// The largest problems and windows: sums of rows and distances stay within 32 bits.
+TEST(KeySpan, HoldsAtTheEndsOfItsRange) {
+  constexpr int kFar = tile::KeySpan::kFar;
+  constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+  constexpr int kLast = kFar - 1;
+  for (const std::int64_t wide : {std::int64_t{kFar}, kUnbounded}) {
+    const auto all = tile::KeySpan::of(kLast, 0, wide, wide);
+    for (const int row : {0, kLast - 1, kLast + 255}) EXPECT_EQ(all.end(row), kLast) << row;
+    for (const int row : {0, kLast - 1}) EXPECT_EQ(all.begin(row), 0) << row;
+    EXPECT_FALSE(all.hides_first());
+  }
+  const auto diagonal = tile::KeySpan::of(kLast, 0, 0, 0);
+  EXPECT_EQ(diagonal.begin(kLast - 1), kLast - 1);
+  EXPECT_EQ(diagonal.end(kLast - 1), kLast);
+  // More queries than keys, and more keys than queries, aligned at the end.
+  const auto few_keys = tile::KeySpan::of(1, 1 - kLast, kUnbounded, 0);
+  EXPECT_EQ(few_keys.end(0), 0);
+  EXPECT_EQ(few_keys.end(kLast - 1), 1);
+  const auto few_queries = tile::KeySpan::of(kLast, kLast - 1, 5, kLast);
+  EXPECT_EQ(few_queries.begin(0), kLast - 6);
+  EXPECT_EQ(few_queries.end(0), kLast);
+}
+
 TEST(Schedulers, DealEveryUnitOnceAndLongestFirst) {
   constexpr int kTiles = 5;
   constexpr int kHeads = 3;
