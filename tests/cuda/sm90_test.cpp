@@ -37,10 +37,17 @@ std::vector<Named> instances() {
 class Sm90 : public testing::TestWithParam<Named> {
  protected:
   static const Kernel& kernel() { return *find_emulated("sm90"); }
-  /// The instance must be right for the shape, whose head dim is the instance's unless it says another.
-  void expect_right(const std::string& text, std::uint64_t seed) const {
-    saccade::expect_right(kernel(), fmt::format("d{} {}", GetParam().config.dim, text), GetParam().text,
-                          seed);
+  /// Keys that the instance can have, of so many.
+  static int keys(int wanted) {
+    const sm90::Config& c = GetParam().config;
+    return c.single() ? std::min(wanted, c.tile_keys * c.parts()) : wanted;
+  }
+  /// The instance must be right for the shape, whose head dim is the instance's unless it says another, if it
+  /// has no more keys than it is made for.
+  static void expect_right(const std::string& text, std::uint64_t seed) {
+    const std::string shape = fmt::format("d{} {}", GetParam().config.dim, text);
+    const auto len_kv = static_cast<int>(parse_problem(shape).value().len_kv);
+    if (keys(len_kv) == len_kv) saccade::expect_right(kernel(), shape, GetParam().text, seed);
   }
 };
 
@@ -54,7 +61,10 @@ TEST_P(Sm90, IsRightForEveryKindOfProblem) {
         std::string("b1 h1 lq65 lk1 f16"), std::string("b1 h1 lq40 lk90 bf16 scale=0"),
         std::string("b1 h1 l300 f16 window=40,0"), std::string("b1 h1 lq70 lk290 f16 window=30,17 br lse"),
         std::string("b1 h2 l70 f16 blhd"), std::string("b2 h6/2 lq1 lk300 f16 blhd causal br lse"),
-        std::string("b1 h1 l530 f16 scale=2 lse"), fmt::format("dqk{} dv{} b1 h2 l90 f16", dim - 24, dim - 8),
+        std::string("b1 h1 l530 f16 scale=2 lse"), std::string("b1 h2 lq70 lk128 f16 scale=3 lse"),
+        std::string("b1 h1 lq150 lk500 bf16 scale=4 causal br"), std::string("b1 h1 l100 f16 window=9,0 lse"),
+        std::string("b1 h2 lq200 lk90 f16 scale=4 causal br lse"),
+        fmt::format("dqk{} dv{} b1 h2 l90 f16", dim - 24, dim - 8),
         fmt::format("dqk8 dv{} b1 h1 lq20 lk90 bf16 lse", dim), fmt::format("dv8 b2 h1 lq70 lk200 f16")}) {
     expect_right(shape, seed++);
   }
@@ -87,15 +97,19 @@ TEST_P(Sm90, HasEveryFeatureOrSaysThatItHasNone) {
 TEST_P(Sm90, IsRightWhateverTheOrder) {
   const std::uint64_t seeds = from_environment("SACCADE_EMULATOR_SEEDS", 6);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    expect_right(seed % 2 == 0 ? "b1 h1 lq70 lk400 f16 causal br" : "b1 h1 lq40 lk390 bf16", seed);
+    expect_right(seed % 2 == 0 ? fmt::format("b1 h1 lq70 lk{} f16 causal br", keys(400))
+                               : fmt::format("b1 h1 lq40 lk{} bf16", keys(390)),
+                 seed);
 }
 
 // Fewer multiprocessors than tiles of queries: blocks that stay take several, one after the other, with odd
 // lengths, masks that cut, and row groups that have no rows at all.
 TEST_P(Sm90, IsRightWhenBlocksTakeSeveralTiles) {
   std::uint64_t seed = 40;
-  for (const char* shape : {"b1 h3 lq300 lk330 f16 lse", "b2 h2/1 lq200 lk300 bf16 causal br",
-                            "b1 h4 lq33 lk200 f16", "b1 h2 lq290 lk310 f16 window=70,20"}) {
+  for (const std::string& shape : {fmt::format("b1 h3 lq300 lk{} f16 lse", keys(330)),
+                                   fmt::format("b2 h2/1 lq200 lk{} bf16 causal br", keys(300)),
+                                   fmt::format("b1 h4 lq33 lk{} f16", keys(200)),
+                                   fmt::format("b1 h2 lq290 lk{} f16 window=70,20", keys(310))}) {
     Machine machine = emulated_machine();
     machine.multiprocessors = 1 + static_cast<int>(seed % 3);
     const Runner runner = [&](const Problem& p, const Tensors& t) -> Status {
@@ -113,7 +127,8 @@ TEST_P(Sm90, IsRightWhenBlocksTakeSeveralTiles) {
 }
 
 TEST_P(Sm90, HasNoBankConflicts) {
-  const Problem problem = parse_problem(fmt::format("b1 h1 l300 f16 d{}", GetParam().config.dim)).value();
+  const Problem problem =
+      parse_problem(fmt::format("b1 h1 lq300 lk{} f16 d{}", keys(300), GetParam().config.dim)).value();
   const CaseData data(problem, 1);
   const emu::Session session({.seed = 1, .count = true});
   const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
@@ -129,7 +144,7 @@ emu::Counters counted(const Named& instance, int lq, std::span<const float> scor
 // Nothing is computed or copied twice, and rows exchange what they must and no more.
 TEST_P(Sm90, CountsWhatItsScheduleSays) {
   const sm90::Config& c = GetParam().config;
-  const int lq = 2 * c.rows(), lk = 4 * c.tile_keys * c.parts();
+  const int lq = 2 * c.rows(), lk = keys(4 * c.tile_keys * c.parts());
   const emu::Counters count = counted(GetParam(), lq, std::vector<float>(static_cast<std::size_t>(lk), 0.5F));
   const auto number = [](auto n) { return static_cast<std::uint64_t>(n); };
   EXPECT_EQ(count.blocks, number(2 * c.cluster));
@@ -143,21 +158,25 @@ TEST_P(Sm90, CountsWhatItsScheduleSays) {
   EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.parts() + 4 * lq * c.parts() + shares));
 }
 
-// Scores that climb from tile to tile: a little does not move what weights are relative to; a lot does, and
-// where weights are computed boldly the first product is computed again.
+// Scores that climb from tile to tile, or in the only tile: a little does not move what weights are relative
+// to; a lot does, and where weights are computed boldly the first product is computed again, or both.
 TEST_P(Sm90, MovesTheBaseWhenScoresClimb) {
   const sm90::Config& c = GetParam().config;
-  const int lq = c.rows(), lk = 6 * c.tile_keys * c.parts();
+  const int lq = c.rows(), lk = keys(6 * c.tile_keys * c.parts());
   const auto climbing = [&](float step) {
     std::vector<float> scores(static_cast<std::size_t>(lk));
-    for (int j = 0; j < lk; ++j)
-      scores[static_cast<std::size_t>(j)] = step * static_cast<float>(j / c.tile_keys);
+    for (int j = 0; j < lk; ++j) {
+      const int stairs = c.single() ? 2 * j / c.tile_keys % 2 : j / c.tile_keys;
+      scores[static_cast<std::size_t>(j)] = step * static_cast<float>(stairs);
+    }
     return counted(GetParam(), lq, scores);
   };
   const int idle = 16 / c.warp_rows;
   const auto products = static_cast<std::uint64_t>(4L * idle * lq * lk * c.dim);
   EXPECT_EQ(climbing(0.01F).matrix_flops, products);
-  const auto again = static_cast<std::uint64_t>(2L * idle * lq * (lk - c.parts() * c.tile_keys) * c.dim);
+  const auto again =
+      c.single() ? products
+                 : static_cast<std::uint64_t>(2L * idle * lq * (lk - c.parts() * c.tile_keys) * c.dim);
   EXPECT_EQ(climbing(16).matrix_flops, products + (c.bold() ? again : 0));
   // Far beyond what an exponential can hold.
   EXPECT_EQ(climbing(200).matrix_flops, products + (c.bold() ? again : 0));
@@ -165,7 +184,7 @@ TEST_P(Sm90, MovesTheBaseWhenScoresClimb) {
 
 TEST_P(Sm90, TheSameBitsWhateverTheOrder) {
   const Problem problem =
-      parse_problem(fmt::format("b1 h2 lq200 lk700 f16 d{}", GetParam().config.dim)).value();
+      parse_problem(fmt::format("b1 h2 lq200 lk{} f16 d{}", keys(700), GetParam().config.dim)).value();
   const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
   ASSERT_TRUE(prepared.ok()) << prepared.status().message();
   expect_same_bits(problem, prepared.value());
@@ -174,16 +193,17 @@ TEST_P(Sm90, TheSameBitsWhateverTheOrder) {
 // A key that is no number makes every row that sees it none, whichever tile it is in; a query only its own.
 TEST_P(Sm90, NotANumberReachesTheOutput) {
   const int dim = GetParam().config.dim;
-  const Problem problem = parse_problem(fmt::format("b1 h1 lq40 lk700 f16 d{}", dim)).value();
-  for (const int key : {0, 333, 699}) {
+  const int lk = keys(700);
+  const Problem problem = parse_problem(fmt::format("b1 h1 lq40 lk{} f16 d{}", lk, dim)).value();
+  for (const int key : {0, -1, lk - 1}) {  // -1: a query
     const CaseData data(problem, 1);
     const auto numbers = [](const void* tensor) { return static_cast<F16*>(const_cast<void*>(tensor)); };
-    numbers(key == 333 ? data.tensors().q : data.tensors().k)[(key == 333 ? 7 : key) * dim + 5] = F16{0x7e00};
+    numbers(key < 0 ? data.tensors().q : data.tensors().k)[(key < 0 ? 7 : key) * dim + 5] = F16{0x7e00};
     const emu::Session session({.seed = 1});
     const Result<Prepared> prepared = kernel().prepare(problem, emulated_machine(), GetParam().text);
     ASSERT_TRUE(prepared->launch(data.tensors(), nullptr, nullptr).ok());
     for (int i = 0; i < 40; ++i) {
-      EXPECT_EQ(std::isnan(to_float(numbers(data.tensors().o)[i * dim])), key != 333 || i == 7)
+      EXPECT_EQ(std::isnan(to_float(numbers(data.tensors().o)[i * dim])), key >= 0 || i == 7)
           << "key " << key << " row " << i;
     }
   }
@@ -193,13 +213,19 @@ TEST_P(Sm90, NotANumberReachesTheOutput) {
 TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
   ASSERT_EQ(emulated_machine().multiprocessors, 132);
   const std::pair<const char*, const char*> choices[] = {
-      {"b1 h8 l64 d64", "warp_rows=8"},
-      {"b1 h8 l128 d64 causal", "warp_rows=8"},
-      {"b1 h32 l128 d64", "warp_rows=8"},
-      {"b1 h8 l384 d64", "warp_rows=8"},
-      {"b1 h8 l512 d64", "row_groups=1 key_groups=2 cluster=2"},
-      {"b1 h8 l512 d64 causal", "row_groups=1 key_groups=2 cluster=2"},
-      {"b1 h8 lq256 lk8192 d64", "row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h8 l64 d64", "stages=1 general=0 warp_rows=8"},
+      {"b1 h8 l128 d64 causal", "stages=1 general=0 warp_rows=8"},
+      {"b1 h32 l128 d64", "stages=1 general=0 warp_rows=8"},
+      {"b8 h8 l128 d64", "stages=1 general=0 warp_rows=8"},
+      {"b4 h32 l128 d64", "row_groups=2 key_groups=2"},
+      {"b1 h8 l192 d64", "stages=4 general=0 warp_rows=8"},
+      {"b1 h8 l384 d64 causal", "stages=4 general=0 warp_rows=8"},
+      {"b1 h8 l448 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1"},
+      {"b1 h8 l512 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1"},
+      {"b1 h8 l512 d64 causal", "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1"},
+      {"b1 h4 l1024 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
+      {"b1 h2 l2048 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
+      {"b1 h4 l192 d64 causal", "stages=4 general=0 warp_rows=8"},
       {"b2 h8 l512 d64", "row_groups=1 key_groups=1 cluster=2"},
       {"b2 h8 l512 d64 causal", "row_groups=1 key_groups=1 cluster=2"},
       {"b1 h8 l1024 d64", "row_groups=1 key_groups=1 cluster=2"},
@@ -215,7 +241,6 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b8 h16 l2048 d64", "row_groups=4 key_groups=1"},
       {"b8 h16 l2048 d64 causal", "row_groups=4 key_groups=1"},
       {"b1 h16 l16384 d64", "row_groups=4 key_groups=1"},
-      {"b8 h8 l128 d64", "row_groups=1 key_groups=1 cluster=2"},
       {"b1 h16 l512 d128", "row_groups=1 key_groups=2"},
       {"b1 h16 l512 d128 causal", "row_groups=1 key_groups=1 cluster=2"},
       {"b1 h8 l512 d128", "row_groups=1 key_groups=1 cluster=2"},
@@ -254,7 +279,7 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"l512 d60 f16", "multiples of 8"},
                                     {"l512 d264 f16", "up to 256"},
                                     {"lq0 lk512 d64 f16", "empty"},
-                                    {"b4 h32 l64 d64 f16", "sm80 begins and ends sooner"},
+                                    {"b8 h32 l64 d64 f16", "sm80 begins and ends sooner"},
                                     {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
                                     {"b1 h64/8 lq1 lk4096 d64 f16 sinks", "keys of so few rows"},
                                     {"b1 h32/8 lq1 lk4096 d128 f16", "sm80 shares"}}) {
@@ -297,6 +322,10 @@ TEST(Sm90Planner, SaysWhyNot) {
       kernel.prepare(parse_problem("l512 d128 f16").value(), emulated_machine(),
                      "dim=64 row_groups=2 key_groups=1 cluster=1 tile_keys=128 stages=3");
   EXPECT_NE(narrow.status().message().find("up to 64"), std::string::npos) << narrow.status().message();
+  const Result<Prepared> many =
+      kernel.prepare(parse_problem("l513 d64 f16").value(), emulated_machine(),
+                     "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1 warp_rows=16");
+  EXPECT_NE(many.status().message().find("up to 512 keys"), std::string::npos) << many.status().message();
 }
 
 TEST(Sm90Fuzz, IsRightForRandomProblems) {

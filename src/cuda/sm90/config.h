@@ -9,7 +9,8 @@ namespace saccade::sm90 {
 /// A block has row_groups x key_groups warpgroups that compute, and a warp (or a warpgroup, which gives its
 /// registers away) that starts copies. Warpgroups of one row group have the same query rows, those of one
 /// key group the same tiles of keys, through a ring of their own. The blocks of a cluster share out keys
-/// again. Where keys are shared out, the parts of each row are added up in the end.
+/// again. Where keys are shared out (to two key groups at most), the parts of each row are added up in the
+/// end.
 struct Config {
   int dim = 64;  ///< of keys and values, which may have fewer: zeros are filled in
   int row_groups = 2;
@@ -23,6 +24,9 @@ struct Config {
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
   /// where products take no longer than weights.
   [[nodiscard]] constexpr bool bold() const { return dim <= 64 && general == 0; }
+  /// Warpgroups have one tile of keys at most, and make use of there being no other (tile/warpgroup_rows.h).
+  [[nodiscard]] constexpr bool single() const { return stages == 1; }
+  [[nodiscard]] constexpr int slices() const { return tile_keys / 64; }     ///< of that one
   [[nodiscard]] constexpr int group_rows() const { return 4 * warp_rows; }  ///< of a warpgroup
   /// In shared memory: products read more rows than they are for where warps have eight.
   [[nodiscard]] constexpr int query_rows() const { return warp_rows == 16 ? 64 : 40; }
@@ -54,7 +58,8 @@ struct Config {
   // Parts of a row are added up in steps: in each, two warps of the same rows send each other half of the
   // columns they have, key groups of a block first, then blocks.
   [[nodiscard]] constexpr int near_steps() const { return log2(key_groups); }
-  [[nodiscard]] constexpr int steps() const { return log2(parts()); }
+  [[nodiscard]] constexpr int far_steps() const { return log2(cluster); }
+  [[nodiscard]] constexpr int steps() const { return near_steps() + far_steps(); }
   /// Sums that a lane gets in a step.
   [[nodiscard]] constexpr int sums(int step) const { return dim * warp_rows / 64 >> step; }
   /// With the states of 16 rows in front.
@@ -65,7 +70,7 @@ struct Config {
   }
   [[nodiscard]] constexpr int inbox_bytes() const { return message_at(steps()); }
   [[nodiscard]] constexpr int barriers() const {
-    return 2 * row_groups + 4 * key_groups * stages + 4 * groups() * steps();
+    return 2 * row_groups + 4 * key_groups * stages + 4 * groups() * far_steps();
   }
   [[nodiscard]] constexpr int barriers_at() const {
     return row_groups * queries_bytes() + key_groups * ring_bytes() + 4 * groups() * inbox_bytes();

@@ -176,6 +176,7 @@ class Computer {
   using Rows =
       tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold(), kConfig.warp_rows>;
   static_assert(Rows::Queries::kBytes == kConfig.query_rows() * Rows::Queries::kRowBytes);
+  static_assert(!kConfig.single() || (kConfig.bold() && !kConfig.stays()));
 
  public:
   explicit SACCADE_DEVICE Computer(const Arguments<T, Instance>& a)
@@ -201,8 +202,12 @@ class Computer {
       rows_.begin();
       ptx::wait_mbarrier(Memory::queries_full(row_group_), parity);
       parity ^= 1;
-      if (tiles_.first + part < end) {
-        attend(tiles_.first + part, end);
+      if (const int first = tiles_.first + part; first < end) {
+        if constexpr (kConfig.single()) {
+          attend_one(first);
+        } else {
+          attend(first, end);
+        }
       } else {
         ptx::sync_warp();
         release(Memory::queries_empty(row_group_));
@@ -278,6 +283,36 @@ class Computer {
     rows_.finish_sums();
     release(Memory::values_empty(key_group_, turn_.stage));
     turn_.next();
+  }
+
+  /// Tile t, the only one of the part, of a block that does not stay: nobody waits for what it has read.
+  SACCADE_DEVICE void attend_one(int t) {
+    const bool masked = tiles_.coverage(t) != tile::Coverage::full;
+    const int first_key = t * kConfig.tile_keys;
+    start_scores(turn_);
+    ptx::wait_products<0>();
+    weigh_slices(first_key, masked);
+    const bool well = rows_.is_well();
+    rows_.finish_states();
+    wait_for_others();
+    ptx::wait_products<0>();
+    rows_.finish_sums();
+    if (!well) {
+      rows_.attend_again(scores_of(a_, unit_), warp_row_, first_key, masked,
+                         pointer(Memory::queries(row_group_)), pointer(Memory::keys(key_group_, 0)),
+                         pointer(Memory::values(key_group_, 0)));
+      rows_.finish_states();
+    }
+  }
+  template <int kSlice = 0>
+  SACCADE_DEVICE void weigh_slices(int first_key, bool masked) {
+    if constexpr (kSlice < kConfig.slices()) {
+      rows_.template weigh_slice<kSlice, kConfig.slices()>(scores_of(a_, unit_), warp_row_, first_key,
+                                                           masked);
+      if (kSlice == 0) ptx::wait_mbarrier(Memory::values_full(key_group_, 0), 0);
+      rows_.template start_values<kSlice, kConfig.slices()>(first_values_);
+      weigh_slices<kSlice + 1>(first_key, masked);
+    }
   }
 
   /// Tiles from `end` on are for other row groups alone.

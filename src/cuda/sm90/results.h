@@ -6,6 +6,7 @@
 
 #include <bit>
 
+#include "cuda/ptx/barrier.h"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/memory.h"
 #include "cuda/ptx/warp.h"
@@ -86,11 +87,13 @@ class Results {
   }
 
  private:
+  static constexpr int kMeeting = 8;  ///< barrier of the key groups of the first row group
+
   /// As RowState::weight, by a reciprocal that has no slow path.
   static SACCADE_DEVICE float weight_of(const tile::RowState& state) {
     return state.l == 0 ? 0.0F : ptx::fast_reciprocal(state.l);
   }
-  static_assert(kConfig.dim / kParts % 8 == 0 && 1 << kConfig.steps() == kParts);
+  static_assert(kConfig.dim / kParts % 8 == 0 && 1 << kConfig.steps() == kParts && kConfig.key_groups <= 2);
   static_assert(kParts == 1 || kConfig.general == 0, "sinks would be added by every part");
 
   /// The steps from kStep on, of a warp that has these sums, of the columns from `first` on:
@@ -121,7 +124,11 @@ class Results {
       send<kStep>(others, state, part);
       const int warp = ptx::warp_index();
       std::byte* inbox = Memory::template inbox<kStep>(warp);
-      ptx::wait_mbarrier(Memory::inbox_full(warp, kStep), 0);
+      if constexpr (kStep < kConfig.near_steps()) {
+        ptx::sync_some(kMeeting + warp / 4 % kConfig.row_groups, 256);
+      } else {
+        ptx::wait_mbarrier(Memory::inbox_full(warp, kStep), 0);
+      }
       const ptx::Bytes16 bits = ptx::load(states_in(inbox));
       float share[kHalves][2];  // of a row, mine and theirs
       SACCADE_UNROLL
@@ -186,7 +193,6 @@ class Results {
     }
     SACCADE_UNROLL
     for (int n = 0; n < kSums; n += 4) put(sums_in(inbox, n), sums[n], sums[n + 1], sums[n + 2], sums[n + 3]);
-    if (kNear) ptx::arrive_mbarrier(Memory::inbox_full(warp, kStep));  // by every lane, for what it stored
   }
 
   /// Writes kCount columns of a row from `first` on; number(n, e) is this lane's in chunk n of eight columns.

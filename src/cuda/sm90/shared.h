@@ -57,9 +57,9 @@ struct Shared {
   static SACCADE_DEVICE ptx::Mbarrier* values_empty(int key_group, int stage) {
     return tile(key_group, stage, 3);
   }
-  /// Completes when a message is there: by its lanes' arrivals, or by bytes from another block.
+  /// Completes when another block's message of a step is there.
   static SACCADE_DEVICE ptx::Mbarrier* inbox_full(int warp, int step) {
-    return tile(kConfig.key_groups, 0, warp * kConfig.steps() + step);
+    return tile(kConfig.key_groups, 0, warp * kConfig.far_steps() + step - kConfig.near_steps());
   }
 
   /// Those that the first copies complete on; by the thread that starts them.
@@ -89,7 +89,7 @@ struct Shared {
       ptx::init_mbarrier(keys_empty(0, n), 4 * kConfig.row_groups);
       ptx::init_mbarrier(values_empty(0, n), 4 * kConfig.row_groups);
     }
-    init_inbox<0>(warp);
+    init_inbox<kConfig.near_steps()>(warp);
     if (kConfig.cluster > 1) ptx::fence_mbarrier_init();
   }
 
@@ -97,10 +97,8 @@ struct Shared {
   template <int kStep>
   static SACCADE_DEVICE void init_inbox(int warp) {
     if constexpr (kStep < kConfig.steps()) {
-      constexpr bool kNear = kStep < kConfig.near_steps();
-      constexpr int kBytes = kConfig.message_bytes(kStep);
-      ptx::init_mbarrier(inbox_full(warp, kStep), kNear ? ptx::kWarpThreads : 1);
-      if (!kNear) ptx::arrive_and_expect_bytes(inbox_full(warp, kStep), kBytes);
+      ptx::init_mbarrier(inbox_full(warp, kStep), 1);
+      ptx::arrive_and_expect_bytes(inbox_full(warp, kStep), kConfig.message_bytes(kStep));
       init_inbox<kStep + 1>(warp);
     }
   }

@@ -56,6 +56,8 @@ std::int64_t tiles_of(const Problem& p, const Config& c) {
 std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
   if (c.general == 0 && !has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
   if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
+  if (const std::int64_t most = std::int64_t{c.tile_keys} * c.parts(); c.single() && p.len_kv > most)
+    return "it is made for up to " + std::to_string(most) + " keys";
   constexpr std::int64_t kMostAlong = 65535;  // of a grid's second and third dimension
   const std::int64_t second = c.cluster > 1 ? (p.len_q + c.rows() - 1) / c.rows() : p.heads_q;
   if (!c.stays() && std::max(second, p.batch) > kMostAlong)
@@ -67,15 +69,16 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
 /// Half of every product for nothing pays where blocks with twice the rows would leave multiprocessors idle
 /// or have to exchange parts, and there are so few keys that it matters.
 bool suits_half_products(const Problem& p, const Machine& machine, const Config& c) {
-  constexpr std::int64_t kMostKeys = 448;
-  return p.len_kv <= kMostKeys && tiles_of(p, c) <= machine.multiprocessors;
+  constexpr std::int64_t kMostKeys = 384;
+  const std::int64_t blocks = c.single() ? 2 : 1;  // to a multiprocessor
+  return p.len_kv <= kMostKeys && tiles_of(p, c) <= blocks * machine.multiprocessors;
 }
 
 /// How long the instance takes, in rows that a multiprocessor has to do one after the other.
 double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const Config& c = entry.config;
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  if (c.warp_rows < 16) return suits_half_products(p, machine, c) ? 0 : kNever;
+  if (c.warp_rows < 16) return suits_half_products(p, machine, c) ? (c.single() ? 0 : 1) : kNever;
   const auto keys = static_cast<double>(p.len_kv);
   const double rows = static_cast<double>(c.rows()) / c.cluster;
   const double rounds = static_cast<double>(tiles_of(p, c) * c.cluster) / machine.multiprocessors;
@@ -87,12 +90,10 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   if (rounds > 1 && c.blocks() > 1) tiles *= 0.8;  // each hides waits of the other
   // Keys that a warpgroup would have done while parts are exchanged, and while a block that does not find
   // room at once begins and ends.
-  constexpr double kExchange = 48;
+  const double exchange = c.cluster > 1 ? 48 : 8;
   constexpr double kAnother = 460;
-  tiles *= 1 + kExchange / keys;
+  tiles *= 1 + exchange / keys;
   tiles += std::max(0.0, rounds - c.blocks()) * kAnother * 64 / c.dim / keys;
-  if (c.stages == 1 && p.len_kv > std::int64_t{c.tile_keys} * c.parts())
-    tiles *= 1.3;  // nothing is loaded ahead
   return entry.price * rows * tiles;
 }
 

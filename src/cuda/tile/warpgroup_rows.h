@@ -85,13 +85,14 @@ class WarpgroupRows {
     }
     ptx::commit_products();
   }
-  /// Starts adding the weighted values (Boxes::by_columns), as a group.
+  /// Starts adding the weighted values (Boxes::by_columns) of one of kSlices slices of the tile, as a group.
+  template <int kSlice = 0, int kSlices = 1>
   SACCADE_DEVICE void start_values(std::uint64_t values) {
+    constexpr int kSteps = kKeys / 16 / kSlices;
     ptx::fence_products();
     SACCADE_UNROLL
-    for (int j = 0; j < kKeys / 16; ++j) {
+    for (int j = kSlice * kSteps; j < (kSlice + 1) * kSteps; ++j)
       ptx::warpgroup_multiply<T, kDimV, ptx::Major::mn>(o_, weights_[j], Boxes<kKeys>::rows(values, j), true);
-    }
     ptx::commit_products();
   }
 
@@ -102,27 +103,27 @@ class WarpgroupRows {
   SACCADE_DEVICE void weigh(const Change& change, int row, int first_key, bool masked,
                             ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys) {
     ptx::hold_registers(s_);
+    float scale = change_scores(s_, change, row, first_key, masked);
     if constexpr (kBold && Change::kPlain) {
-      if (!masked) {
-        RowState before[kHalves];
+      RowState before[kHalves];
+      SACCADE_UNROLL
+      for (int h = 0; h < kHalves; ++h) before[h] = state_[h];
+      const bool sampled = !based_;
+      if (sampled) sample(scale);
+      if (based_) {
+        if (weigh_boldly(scale)) {
+          moved_ = sampled;
+          return;
+        }
+        multiply_again(queries, keys);
+        scale = change_scores(s_, change, row, first_key, masked);
+      }
+      if (sampled) {
         SACCADE_UNROLL
-        for (int h = 0; h < kHalves; ++h) before[h] = state_[h];
-        const bool sampled = !based_;
-        if (sampled) sample(change.scale.size);
-        if (based_) {
-          if (weigh_boldly(change.scale.size)) {
-            moved_ = sampled;
-            return;
-          }
-          multiply_again(queries, keys);
-        }
-        if (sampled) {
-          SACCADE_UNROLL
-          for (int h = 0; h < kHalves; ++h) state_[h] = before[h];
-        }
+        for (int h = 0; h < kHalves; ++h) state_[h] = before[h];
       }
     }
-    weigh_carefully(change, row, first_key, masked);
+    weigh_carefully(scale);
   }
   /// Takes the weights for the next start_values(); when those before have come to their end.
   SACCADE_DEVICE void take_weights() {
@@ -133,12 +134,60 @@ class WarpgroupRows {
         if (n / 2 % 2 < kHalves) o_[n] *= keep_[n / 2 % 2];
       }
     }
+    pack_weights<0, 1>();
+  }
+
+  // Rows that have one tile and no other, after begin(). Its slices are weighed one after the other, each
+  // while the values of the one before are added up, and nobody asks whether a weight was too large until the
+  // end: the way of nearly all rows has to be short, or fetching its instructions takes longer than they do.
+
+  /// As weigh() and take_weights() for one of kSlices slices of the only tile.
+  template <int kSlice, int kSlices, class Change>
+  SACCADE_DEVICE void weigh_slice(const Change& change, int row, int first_key, bool masked) {
+    if constexpr (kSlice == 0) {
+      ptx::hold_registers(s_);
+      sample(change_scores(s_, change, row, first_key, masked));
+    }
+    auto& s = reinterpret_cast<float(&)[kKeys / kSlices / 2]>(s_[kSlice * kKeys / kSlices / 2]);
+    float base[kHalves];
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) base[h] = state_[h].base();
+    float sum[kHalves];
+    weigh_all(s, change.scale.size, base, sum);
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) state_[h].l += sum[h];
+    pack_weights<kSlice, kSlices>();
+  }
+  /// Whether no weight was too large, and every row has a base; before finish_states().
+  [[nodiscard]] SACCADE_DEVICE bool is_well() const {
+    const bool well = state_[0].l <= kMostWeight && state_[kHalves - 1].l <= kMostWeight;  // NaN is not
+    return based_ && !ptx::any_lane(!well);
+  }
+  /// Everything once more, with care, by this warp alone: other warps need not know. Queries, keys and values
+  /// are still there.
+  template <class Change>
+  SACCADE_DEVICE void attend_again(const Change& change, int row, int first_key, bool masked,
+                                   ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys,
+                                   ptx::SharedPointer<T> values) {
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) state_[h] = {};
+    multiply_again(queries, keys);
+    weigh_carefully(change_scores(s_, change, row, first_key, masked));
+    pack_weights<0, 1>();
+    auto& o = reinterpret_cast<float(&)[kDimV / 8][4]>(o_);
+    SACCADE_UNROLL
+    for (int n = 0; n < kDimV / 2; ++n) o[n / 4][n % 4] = 0;
+    const int lane = ptx::lane_index();
     SACCADE_UNROLL
     for (int j = 0; j < kKeys / 16; ++j) {
       SACCADE_UNROLL
-      for (int n = 0; n < 4; ++n)
-        weights_[j][n] =
-            n % 2 < kHalves ? ptx::pack<T>(s_[8 * j + 2 * n], s_[8 * j + 2 * n + 1]) : ptx::unspecified();
+      for (int c = 0; c < kDimV / 16; ++c) {
+        std::uint32_t v[4];
+        ptx::load_matrices_transposed(
+            v, values + Boxes<kKeys>::place(16 * j + lane % 16, 16 * c + lane / 16 * 8));
+        ptx::multiply_add<T>(o[2 * c], weights_[j], v[0], v[1]);
+        ptx::multiply_add<T>(o[2 * c + 1], weights_[j], v[2], v[3]);
+      }
     }
   }
 
@@ -164,6 +213,23 @@ class WarpgroupRows {
   /// A lane's sum of weights in a tile is this at most: far from f16's end.
   static constexpr float kMostWeight = 1 << 14;
 
+  template <int kScores, class Change>
+  static SACCADE_DEVICE float change_scores(float (&s)[kScores], const Change& change, int row, int first_key,
+                                            bool masked) {
+    return change.change(reinterpret_cast<float(&)[1][kScores / 4][4]>(s), row, first_key, masked);
+  }
+  /// Weights of a slice to what products read.
+  template <int kSlice, int kSlices>
+  SACCADE_DEVICE void pack_weights() {
+    constexpr int kSteps = kKeys / 16 / kSlices;
+    SACCADE_UNROLL
+    for (int j = kSlice * kSteps; j < (kSlice + 1) * kSteps; ++j) {
+      SACCADE_UNROLL
+      for (int n = 0; n < 4; ++n)
+        weights_[j][n] =
+            n % 2 < kHalves ? ptx::pack<T>(s_[8 * j + 2 * n], s_[8 * j + 2 * n + 1]) : ptx::unspecified();
+    }
+  }
   /// Without a look at the scores: most tiles move no base, and a weight that is too large shows in its sum.
   /// False if there is one; the scores are gone then.
   SACCADE_DEVICE bool weigh_boldly(float scale) {
@@ -171,7 +237,7 @@ class WarpgroupRows {
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) base[h] = state_[h].m;
     float sum[kHalves];
-    weigh_all(scale, base, sum);
+    weigh_all(s_, scale, base, sum);
     bool well = true;
     SACCADE_UNROLL
     for (const float x : sum) well = well && x <= kMostWeight;  // NaN is not
@@ -193,10 +259,7 @@ class WarpgroupRows {
     }
     raise(largest);
   }
-  template <class Change>
-  SACCADE_DEVICE void weigh_carefully(const Change& change, int row, int first_key, bool masked) {
-    const float scale =
-        change.change(reinterpret_cast<float(&)[1][kKeys / 8][4]>(s_), row, first_key, masked);
+  SACCADE_DEVICE void weigh_carefully(float scale) {
     float largest[kHalves];
     bool far = false;
     SACCADE_UNROLL
@@ -217,20 +280,22 @@ class WarpgroupRows {
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) base[h] = state_[h].base();
     float sum[kHalves];
-    weigh_all(scale, base, sum);
+    weigh_all(s_, scale, base, sum);
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) state_[h].l += sum[h];
   }
   /// Turns scores into weights relative to `base`, and adds this lane's up.
-  SACCADE_DEVICE void weigh_all(float scale, const float (&base)[kHalves], float (&sum)[kHalves]) {
+  template <int kScores>
+  static SACCADE_DEVICE void weigh_all(float (&s)[kScores], float scale, const float (&base)[kHalves],
+                                       float (&sum)[kHalves]) {
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) {
       float sums[2] = {};
       SACCADE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
+      for (int n = 0; n < kScores / 4; ++n) {
         SACCADE_UNROLL
         for (int e = 0; e < 2; ++e) {
-          float& x = s_[4 * n + 2 * h + e];
+          float& x = s[4 * n + 2 * h + e];
           x = ptx::fast_exp2(ptx::fma(x, scale, -base[h]));
           sums[e] += x;
         }
