@@ -217,6 +217,7 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b1 h8 l128 d64 causal", "stages=1 general=0 warp_rows=8"},
       {"b1 h32 l128 d64", "stages=1 general=0 warp_rows=8"},
       {"b8 h8 l128 d64", "stages=1 general=0 warp_rows=8"},
+      {"b16 h32 l64 d64", "stages=1 general=0 warp_rows=8"},
       {"b4 h32 l128 d64", "row_groups=2 key_groups=2"},
       {"b1 h8 l192 d64", "stages=4 general=0 warp_rows=8"},
       {"b1 h8 l384 d64 causal", "stages=4 general=0 warp_rows=8"},
@@ -279,7 +280,6 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"l512 d60 f16", "multiples of 8"},
                                     {"l512 d264 f16", "up to 256"},
                                     {"lq0 lk512 d64 f16", "empty"},
-                                    {"b8 h32 l64 d64 f16", "sm80 begins and ends sooner"},
                                     {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
                                     {"b1 h64/8 lq1 lk4096 d64 f16 sinks", "keys of so few rows"},
                                     {"b1 h32/8 lq1 lk4096 d128 f16", "sm80 shares"}}) {

@@ -146,11 +146,11 @@ class Loader {
   Turn<kConfig.stages> turns_[kConfig.key_groups];
 };
 
-/// Whose turn it is to start products: warpgroups of other rows take turns, so that one's weights are
-/// computed while another's products run.
+/// Whose turn it is to start products: warpgroups take turns, so that one's weights are computed while
+/// another's products run. All do so equally often, but for the last ones, which no other comes after.
 template <class Instance>
 struct Order {
-  static constexpr int kCount = Instance::kConfig.key_groups == 1 ? Instance::kConfig.row_groups : 1;
+  static constexpr int kCount = Instance::kConfig.single() ? 1 : Instance::kConfig.groups();
   static constexpr int kFirst = 2;  ///< barrier of the first warpgroup
 
   static SACCADE_DEVICE void begin(int group) {
@@ -202,23 +202,19 @@ class Computer {
       rows_.begin();
       ptx::wait_mbarrier(Memory::queries_full(row_group_), parity);
       parity ^= 1;
-      if (const int first = tiles_.first + part; first < end) {
-        if constexpr (kConfig.single()) {
-          attend_one(first);
+      const auto results = [&] { return Results<T, Instance>(a_, unit, warp_row_); };
+      if constexpr (kConfig.single()) {
+        const auto ahead = results();  // while there is nothing else to do
+        attend(part, end);
+        ahead.exchange_and_write(rows_, part);
+      } else {
+        attend(part, end);
+        if constexpr (kConfig.skips()) pass_over(end);
+        if constexpr (kConfig.parts() == 1) {
+          results().write(rows_);
         } else {
-          attend(first, end);
+          results().exchange_and_write(rows_, part);
         }
-      } else {
-        ptx::sync_warp();
-        release(Memory::queries_empty(row_group_));
-        wait_for_others();
-      }
-      if constexpr (kConfig.skips()) pass_over(end);
-      const Results<T, Instance> results(a_, unit, warp_row_);
-      if constexpr (kConfig.parts() == 1) {
-        results.write(rows_);
-      } else {
-        results.exchange_and_write(rows_, part);
       }
     });
   }
@@ -254,9 +250,22 @@ class Computer {
     if (kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
   }
 
-  /// All tiles of the part from `first` to `end`. What else runs while a warpgroup computes weights: its
-  /// values of the tile before, and products of others.
-  SACCADE_DEVICE void attend(int first, int end) {
+  /// All tiles of the part before `end`.
+  SACCADE_DEVICE void attend(int part, int end) {
+    const int first = tiles_.first + part;
+    if (first >= end) {
+      ptx::sync_warp();
+      release(Memory::queries_empty(row_group_));
+      wait_for_others();
+    } else if constexpr (kConfig.single()) {
+      attend_one(first);
+    } else {
+      attend_many(first, end);
+    }
+  }
+  /// All from tile `first` on. What else runs while a warpgroup computes weights: its values of the tile
+  /// before, and products of others.
+  SACCADE_DEVICE void attend_many(int first, int end) {
     start_scores(turn_);
     Order::pass(group_);
     ptx::wait_products<0>();

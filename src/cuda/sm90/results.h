@@ -50,8 +50,8 @@ class Results {
       : a_(a),
         unit_(unit),
         row_(first_row + ptx::lane_index() / 4),
-        to_(a.o.rows(unit.batch, unit.head) + row_ * a.o.row),
-        eight_rows_(8 * a.o.row),
+        to_(ahead(a.o.rows(unit.batch, unit.head) + row_ * a.o.row)),
+        eight_rows_(ahead(8 * a.o.row)),
         len_q_(a.len_q),
         dim_v_(a.dim_v) {}
 
@@ -89,6 +89,11 @@ class Results {
  private:
   static constexpr int kMeeting = 8;  ///< barrier of the key groups of the first row group
 
+  /// Works out what is needed in the end while there is nothing else to do, if there are registers for it.
+  template <class Word>
+  static SACCADE_DEVICE Word ahead(Word x) {
+    return kConfig.single() ? ptx::worked_out(x) : x;
+  }
   /// As RowState::weight, by a reciprocal that has no slow path.
   static SACCADE_DEVICE float weight_of(const tile::RowState& state) {
     return state.l == 0 ? 0.0F : ptx::fast_reciprocal(state.l);
@@ -232,7 +237,6 @@ class Results {
   const Arguments<T, Instance>& a_;
   const Unit unit_;
   const int row_;
-  // Looked up ahead of time.
   T* const to_;
   const std::int64_t eight_rows_;
   const int len_q_;
