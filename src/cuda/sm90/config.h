@@ -22,8 +22,10 @@ struct Config {
   int warp_rows = 16;  ///< query rows of a warp: 16 or, with half of every product for nothing, 8
 
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
-  /// where products take no longer than weights.
-  [[nodiscard]] constexpr bool bold() const { return dim <= 64 && general == 0; }
+  /// where products take no longer than weights, or two blocks of a warpgroup share a multiprocessor.
+  [[nodiscard]] constexpr bool bold() const {
+    return general == 0 && (dim <= 64 || (dim <= 128 && blocks() > 1 && cluster > 1));
+  }
   /// Warpgroups have one tile of keys at most, and make use of there being no other (tile/warpgroup_rows.h).
   [[nodiscard]] constexpr bool single() const { return stages == 1; }
   [[nodiscard]] constexpr int slices() const { return tile_keys / 64; }     ///< of that one
