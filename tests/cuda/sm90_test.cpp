@@ -153,8 +153,8 @@ TEST_P(Sm90, CountsWhatItsScheduleSays) {
   const int queries = 2 * c.row_groups * c.query_rows() * c.cluster;
   EXPECT_EQ(count.copied_bytes, number(2L * (queries * c.dim + 2 * 2 * lk * c.dim)));
   // An exponential a score. In each part four lanes raise a row's base, once, and divide; where parts meet,
-  // four lanes of each know every part's share.
-  const int shares = c.parts() == 1 ? 0 : 4 * lq * c.parts() * c.parts();
+  // four lanes of each ask what another one's sums are worth, in every step, and with one tile their own.
+  const int shares = 4 * lq * c.parts() * c.steps() * (c.single() ? 2 : 1);
   EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.parts() + 4 * lq * c.parts() + shares));
 }
 

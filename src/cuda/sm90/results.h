@@ -135,29 +135,44 @@ class Results {
         ptx::wait_mbarrier(Memory::inbox_full(warp, kStep), 0);
       }
       const ptx::Bytes16 bits = ptx::load(states_in(inbox));
-      float share[kHalves][2];  // of a row, mine and theirs
+      States theirs;
+      bool close = true;
       SACCADE_UNROLL
       for (int h = 0; h < kHalves; ++h) {
-        const tile::RowState theirs{std::bit_cast<float>(bits.words[2 * h]),
-                                    std::bit_cast<float>(bits.words[2 * h + 1])};
-        // Who has seen no key has a base of -inf, and is worth nothing relative to any other.
-        const float base = tile::larger(state[h].m, theirs.m);
-        const float from = tile::RowState{base}.base();
-        share[h][0] = ptx::fast_exp2(state[h].m - from);
-        share[h][1] = ptx::fast_exp2(theirs.m - from);
-        state[h] = {base, ptx::fma(share[h][0], state[h].l, share[h][1] * theirs.l)};
+        theirs[h] = {std::bit_cast<float>(bits.words[2 * h]), std::bit_cast<float>(bits.words[2 * h + 1])};
+        close = close && theirs[h].m - state[h].m <= kCloseBases;  // no key yet: not so
+      }
+      // With one tile more instructions take less time than a way around them.
+      if (kConfig.single() || ptx::any_lane(!close)) raise(mine, state, theirs);
+      float share[kHalves];  // what theirs are worth
+      SACCADE_UNROLL
+      for (int h = 0; h < kHalves; ++h) {
+        share[h] = ptx::fast_exp2(theirs[h].m - state[h].base());
+        state[h].l = ptx::fma(share[h], theirs[h].l, state[h].l);
       }
       SACCADE_UNROLL
       for (int n = 0; n < kHalf; n += 4) {
-        const ptx::Bytes16 theirs = ptx::load(sums_in(inbox, n));
+        const ptx::Bytes16 four = ptx::load(sums_in(inbox, n));
         SACCADE_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          const auto& s = share[e / 2 % kHalves];
-          mine[n + e] = ptx::fma(s[1], std::bit_cast<float>(theirs.words[e]), s[0] * mine[n + e]);
-        }
+        for (int e = 0; e < 4; ++e)
+          mine[n + e] = ptx::fma(share[e / 2 % kHalves], std::bit_cast<float>(four.words[e]), mine[n + e]);
       }
       add_up<kStep + 1>(mine, state, part, first + (upper ? kColumns / 2 : 0));
     }
+  }
+  /// Another part's base may be so far above this one's that sums stay far from float's end.
+  static constexpr float kCloseBases = 64;
+  /// Makes the larger base of two parts that of these sums.
+  template <int kSums>
+  static SACCADE_DEVICE void raise(float (&sums)[kSums], States& state, const States& theirs) {
+    float keep[kHalves];
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      keep[h] = state[h].raise(theirs[h].m);
+      state[h].l *= keep[h];
+    }
+    SACCADE_UNROLL
+    for (int n = 0; n < kSums; ++n) sums[n] *= keep[n / 2 % kHalves];
   }
   /// What sums relative to a row's base are worth relative to another.
   static SACCADE_DEVICE float share_of(const tile::RowState& state, float base) {
