@@ -147,7 +147,7 @@ class Loader {
 };
 
 /// Whose turn it is to start products: warpgroups take turns, so that one's weights are computed while
-/// another's products run. All do so equally often, but for the last ones, which no other comes after.
+/// another's products run. All do so equally often.
 template <class Instance>
 struct Order {
   static constexpr int kCount = Instance::kConfig.single() ? 1 : Instance::kConfig.groups();
@@ -261,6 +261,15 @@ class Computer {
       attend_one(first);
     } else {
       attend_many(first, end);
+    }
+    if constexpr (kConfig.key_groups > 1) {
+      // Who has no tile in the last round takes his turn all the same: racecheck takes warps that have passed
+      // different numbers of barriers for unordered.
+      const int tiles = static_cast<int>(static_cast<unsigned>(end - tiles_.first) % kConfig.parts());
+      if (part_of<Instance>(0) < tiles && part >= tiles) {
+        Order::wait(group_);
+        Order::pass(group_);
+      }
     }
   }
   /// All from tile `first` on. What else runs while a warpgroup computes weights: its values of the tile
