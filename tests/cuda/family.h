@@ -54,11 +54,12 @@ inline void expect_same_bits(const Problem& problem, const Prepared& prepared,
 }
 
 /// What one launch counts when the keys' scores are these, the same for every query. Its results must be
-/// right.
+/// right, LSE too if it is asked for.
 inline emu::Counters counted(const Kernel& kernel, const std::string& config, int dim, int lq,
-                             std::span<const float> scores) {
+                             std::span<const float> scores, bool lse = false) {
   const auto lk = static_cast<int>(scores.size());
-  const Problem problem = parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{} scale=1", lq, lk, dim)).value();
+  const Problem problem =
+      parse_problem(fmt::format("b1 h1 lq{} lk{} f16 d{} scale=1{}", lq, lk, dim, lse ? " lse" : "")).value();
   const CaseData data(problem, 1);
   const auto numbers = [](const void* tensor) { return static_cast<F16*>(const_cast<void*>(tensor)); };
   for (int i = 0; i < lq * dim; ++i)
@@ -70,11 +71,19 @@ inline emu::Counters counted(const Kernel& kernel, const std::string& config, in
   std::vector<F16> expected(static_cast<std::size_t>(lq) * dim);
   Tensors reference = data.tensors();
   reference.o = expected.data();
+  std::vector<float> expected_lse(static_cast<std::size_t>(lq));
+  if (lse) reference.lse = expected_lse.data();
   EXPECT_TRUE(attend(problem, reference, {.kernel = "cpu_reference"}).ok());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const float found = to_float(numbers(data.tensors().o)[i]);
     if (!(std::abs(found - to_float(expected[i])) < 5e-3F)) {  // NaN is not below either
       ADD_FAILURE() << "number " << i << " is " << found << " instead of " << to_float(expected[i]);
+      break;
+    }
+  }
+  for (std::size_t i = 0; lse && i < expected_lse.size(); ++i) {
+    if (!(std::abs(data.tensors().lse[i] - expected_lse[i]) < 1e-3F * (1 + std::abs(expected_lse[i])))) {
+      ADD_FAILURE() << "LSE " << i << " is " << data.tensors().lse[i] << " instead of " << expected_lse[i];
       break;
     }
   }

@@ -1,4 +1,4 @@
-"""Three ways to time a call: on the device, queued, and from host to host."""
+"""Ways to time a call: on the device, queued, and from host to host."""
 
 from __future__ import annotations
 
@@ -69,19 +69,20 @@ def queued(candidate: Candidate) -> tuple[Timer, int]:
 
 
 def synchronized(candidate: Candidate) -> tuple[Timer, int]:
-    """Seconds from a call to its answer, of calls in a row: enqueue, compute, wait."""
+    """Seconds from a call to its answer, of calls in a row unless they are long: enqueue, compute, wait."""
 
-    def timer() -> float:
+    def run(calls: int) -> float:
         with candidate.around():
             candidate.call()
             torch.cuda.synchronize()
             begin = time.perf_counter()
-            for _ in range(SYNCHRONIZED_CALLS):
+            for _ in range(calls):
                 candidate.call()
                 torch.cuda.synchronize()
-            return (time.perf_counter() - begin) / SYNCHRONIZED_CALLS
+            return (time.perf_counter() - begin) / calls
 
-    return timer, SYNCHRONIZED_CALLS
+    calls = SYNCHRONIZED_CALLS if run(1) * 1e3 < LONG_CALL_MS else 1
+    return lambda: run(calls), calls
 
 
 def host(candidate: Candidate) -> tuple[Timer, int]:

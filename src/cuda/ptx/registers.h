@@ -1,4 +1,4 @@
-// Registers that warpgroups hand to each other (sm_90a).
+// What registers hold, and how many there are: warpgroups hand them to each other (sm_90a).
 #pragma once
 
 #include "cuda/ptx/machine.h"
@@ -6,6 +6,13 @@
 namespace saccade::SACCADE_MACHINE::ptx {
 
 #ifdef __CUDACC__
+/// A pointer or a number of 64 bits, worked out here: the compiler cannot put it off until it is used.
+template <class T>
+SACCADE_DEVICE T worked_out(T x) {
+  static_assert(sizeof(T) == 8);
+  asm volatile("" : "+l"(x));
+  return x;
+}
 /// Each thread of this warpgroup may use kCount registers from now on: waits until other warpgroups of the
 /// block have given enough back.
 template <int kCount>
@@ -20,6 +27,11 @@ SACCADE_DEVICE void give_registers() {
   SACCADE_ONLY_SM90A(asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount)));
 }
 #else
+template <class T>
+SACCADE_DEVICE T worked_out(T x) {
+  static_assert(sizeof(T) == 8);
+  return x;
+}
 template <int kCount>
 SACCADE_DEVICE void take_registers(SACCADE_ONLY_WHERE) {
   emu::this_thread().set_registers(kCount, true, where);

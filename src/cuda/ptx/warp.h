@@ -27,13 +27,6 @@ SACCADE_DEVICE T shuffle(T value, int from) {
 SACCADE_DEVICE int pinned(int x) {
   return __shfl_sync(kAllLanes, x, lane_index());
 }
-/// The same, worked out here: the compiler cannot put it off until it is used.
-template <class T>
-SACCADE_DEVICE T worked_out(T x) {
-  static_assert(sizeof(T) == 8);
-  asm volatile("" : "+l"(x));
-  return x;
-}
 /// True in exactly one lane of a converged warp.
 SACCADE_DEVICE bool elect_one() {
 #if __CUDA_ARCH__ >= 900
@@ -78,10 +71,6 @@ SACCADE_DEVICE T shuffle(T value, int from SACCADE_WHERE) {
   return detail::exchange("a shuffle", value, from, where);
 }
 SACCADE_DEVICE int pinned(int x) {
-  return x;
-}
-template <class T>
-SACCADE_DEVICE T worked_out(T x) {
   return x;
 }
 SACCADE_DEVICE bool elect_one(SACCADE_ONLY_WHERE) {

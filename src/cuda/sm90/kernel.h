@@ -151,7 +151,8 @@ class Loader {
 template <class Instance>
 struct Order {
   static constexpr int kCount = Instance::kConfig.single() ? 1 : Instance::kConfig.groups();
-  static constexpr int kFirst = 2;  ///< barrier of the first warpgroup
+  static constexpr int kFirst = Barrier::kTurns;
+  static_assert(kFirst + kCount <= Barrier::kBegun);
 
   static SACCADE_DEVICE void begin(int group) {
     if constexpr (kCount > 1) {
@@ -176,7 +177,8 @@ class Computer {
   using Rows =
       tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold(), kConfig.warp_rows>;
   static_assert(Rows::Queries::kBytes == kConfig.query_rows() * Rows::Queries::kRowBytes);
-  static_assert(!kConfig.single() || (kConfig.bold() && !kConfig.stays()));
+  static_assert(!kConfig.single() ||
+                (kConfig.bold() && !kConfig.stays() && kConfig.tile_keys == 64 * kConfig.slices()));
 
  public:
   explicit SACCADE_DEVICE Computer(const Arguments<T, Instance>& a)
@@ -262,7 +264,7 @@ class Computer {
     } else {
       attend_many(first, end);
     }
-    if constexpr (kConfig.key_groups > 1) {
+    if constexpr (kConfig.key_groups > 1 && Order::kCount > 1) {
       // Who has no tile in the last round takes his turn all the same: racecheck takes warps that have passed
       // different numbers of barriers for unordered.
       const int tiles = static_cast<int>(static_cast<unsigned>(end - tiles_.first) % kConfig.parts());
@@ -363,10 +365,8 @@ SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks())
 attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
   constexpr Config kConfig = Instance::kConfig;
   if constexpr (ptx::kHopper) {
-    constexpr int kBegun = 6;   // barrier: the first copies are on their way
-    constexpr int kOthers = 7;  // barrier: mbarriers that no copy completes on are initialised
     constexpr int kComputing = 128 * kConfig.groups();
-    constexpr int kMeeting = kComputing + ptx::kWarpThreads;
+    constexpr int kThreads = kComputing + ptx::kWarpThreads;  // that meet at the beginning
     if (ptx::thread_index() >= kComputing) {
       if constexpr (kConfig.hands_over()) ptx::give_registers<kConfig.loader_registers()>();
       if (ptx::warp_index() == kComputing / ptx::kWarpThreads) {
@@ -379,9 +379,9 @@ attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
           Shared<Instance>::init_full();
         }
         ptx::sync_warp();
-        ptx::arrive_some(kBegun, kMeeting);
+        ptx::arrive_some(Barrier::kBegun, kThreads);
         if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();
-        ptx::sync_some(kOthers, kMeeting);
+        ptx::sync_some(Barrier::kOthers, kThreads);
         if (chosen) loader.go_on();
       } else if constexpr (kConfig.cluster > 1) {
         ptx::arrive_cluster_relaxed();
@@ -392,8 +392,9 @@ attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
       if (ptx::elect_one()) Shared<Instance>::init_others(ptx::warp_index());
       ptx::sync_warp();
       if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();
-      ptx::arrive_some(kOthers, kMeeting);
-      ptx::sync_some(kBegun, kMeeting);  // until then there is nothing to do that would not slow them down
+      ptx::arrive_some(Barrier::kOthers, kThreads);
+      ptx::sync_some(Barrier::kBegun,
+                     kThreads);  // until then there is nothing to do that would not slow them down
       Computer<T, Instance>(a).compute_all();
     }
   }

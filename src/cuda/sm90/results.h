@@ -9,6 +9,7 @@
 #include "cuda/ptx/barrier.h"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/memory.h"
+#include "cuda/ptx/registers.h"
 #include "cuda/ptx/warp.h"
 #include "cuda/sm90/arguments.h"
 #include "cuda/tile/softmax.h"
@@ -51,7 +52,7 @@ class Results {
         unit_(unit),
         row_(first_row + ptx::lane_index() / 4),
         to_(ahead(a.o.rows(unit.batch, unit.head) + row_ * a.o.row)),
-        eight_rows_(ahead(8 * a.o.row)),
+        eight_rows_(kHalves == 1 ? 0 : ahead(8 * a.o.row)),
         len_q_(a.len_q),
         dim_v_(a.dim_v) {}
 
@@ -87,8 +88,6 @@ class Results {
   }
 
  private:
-  static constexpr int kMeeting = 8;  ///< barrier of the key groups of the first row group
-
   /// Works out what is needed in the end while there is nothing else to do, if there are registers for it.
   template <class Word>
   static SACCADE_DEVICE Word ahead(Word x) {
@@ -130,7 +129,7 @@ class Results {
       const int warp = ptx::warp_index();
       std::byte* inbox = Memory::template inbox<kStep>(warp);
       if constexpr (kStep < kConfig.near_steps()) {
-        ptx::sync_some(kMeeting + warp / 4 % kConfig.row_groups, 256);
+        ptx::sync_some(Barrier::kMeeting + warp / 4 % kConfig.row_groups, 256);
       } else {
         ptx::wait_mbarrier(Memory::inbox_full(warp, kStep), 0);
       }
@@ -160,8 +159,9 @@ class Results {
       add_up<kStep + 1>(mine, state, part, first + (upper ? kColumns / 2 : 0));
     }
   }
-  /// Another part's base may be so far above this one's that sums stay far from float's end.
-  static constexpr float kCloseBases = 64;
+  /// Another part's base may be so far above this one's, in every step: as far as bold weights may be above
+  /// their base.
+  static constexpr float kCloseBases = 14;
   /// Makes the larger base of two parts that of these sums.
   template <int kSums>
   static SACCADE_DEVICE void raise(float (&sums)[kSums], States& state, const States& theirs) {

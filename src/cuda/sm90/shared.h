@@ -9,6 +9,14 @@ namespace saccade::SACCADE_MACHINE::sm90 {
 using saccade::sm90::Config;
 using saccade::sm90::Launch;
 
+/// Named barriers.
+struct Barrier {
+  static constexpr int kTurns = 2;    ///< of the first warpgroup: its turn has come; up to four
+  static constexpr int kBegun = 6;    ///< the first copies are on their way
+  static constexpr int kOthers = 7;   ///< mbarriers that no copy completes on are initialised
+  static constexpr int kMeeting = 8;  ///< of the first row group: its key groups have sent their sums
+};
+
 /// A place in a ring, and the parity of its round.
 template <int kStages>
 struct Turn {

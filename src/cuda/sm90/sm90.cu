@@ -67,11 +67,11 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
 }
 
 /// Half of every product for nothing pays where blocks with twice the rows would leave multiprocessors idle
-/// or have to exchange parts, and there are so few keys that it matters.
+/// or have to exchange parts, and there are so few keys that it matters; and for a tile of queries and keys.
 bool suits_half_products(const Problem& p, const Machine& machine, const Config& c) {
-  if (c.single() && p.len_kv <= c.tile_keys) return true;
+  if (c.single() && std::max(p.len_q, p.len_kv) <= c.tile_keys) return true;
   constexpr std::int64_t kMostKeys = 384;
-  const std::int64_t blocks = c.single() ? 2 : 1;  // to a multiprocessor
+  const std::int64_t blocks = c.single() ? 2 : 1;  // to a multiprocessor: 88 registers leave room
   return p.len_kv <= kMostKeys && tiles_of(p, c) <= blocks * machine.multiprocessors;
 }
 
@@ -79,6 +79,9 @@ bool suits_half_products(const Problem& p, const Machine& machine, const Config&
 double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const Config& c = entry.config;
   constexpr double kNever = std::numeric_limits<double>::infinity();
+  // Where first keys are hidden, bases of an only tile come from few keys that rows see, or none, and most of
+  // it is done twice.
+  if (c.single() && p.window_left < tile::KeySpan::kFar) return kNever;
   if (c.warp_rows < 16) return suits_half_products(p, machine, c) ? (c.single() ? 0 : 1) : kNever;
   const auto keys = static_cast<double>(p.len_kv);
   const double rows = static_cast<double>(c.rows()) / c.cluster;
@@ -159,6 +162,10 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
     return "sm80 shares the reading of the mask out to more blocks";
+  const bool has_instance = p.dim_qk == 64 && p.dim_v == 64;
+  const bool half = choose(p, machine)->config.warp_rows < 16;
+  if (has_instance && !half && p.len_kv <= 64)
+    return "sm80 begins and ends sooner, which is most of the time for so few keys";
   return std::nullopt;
 }
 

@@ -176,7 +176,7 @@ class WarpgroupRows {
     pack_weights<0, 1>();
     auto& o = reinterpret_cast<float(&)[kDimV / 8][4]>(o_);
     SACCADE_UNROLL
-    for (int n = 0; n < kDimV / 2; ++n) o[n / 4][n % 4] = 0;
+    for (int n = 0; n < kDimV / 2; ++n) o[n / 4][n % 4] = 0;  // a range-for would put all into memory
     const int lane = ptx::lane_index();
     SACCADE_UNROLL
     for (int j = 0; j < kKeys / 16; ++j) {
