@@ -393,8 +393,8 @@ attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
       ptx::sync_warp();
       if constexpr (kConfig.cluster > 1) ptx::arrive_cluster_relaxed();
       ptx::arrive_some(Barrier::kOthers, kThreads);
-      ptx::sync_some(Barrier::kBegun,
-                     kThreads);  // until then there is nothing to do that would not slow them down
+      // Until then there is nothing to do that would not slow them down.
+      ptx::sync_some(Barrier::kBegun, kThreads);
       Computer<T, Instance>(a).compute_all();
     }
   }
