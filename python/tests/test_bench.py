@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from saccade.bench import __main__ as command
-from saccade.bench import bars, picture, race, shapes, statistics
+from saccade.bench import bars, picture, race, shapes, statistics, timers
 from saccade.bench.candidates import Candidate, kernel, ours, rival
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -34,6 +34,19 @@ def test_speedups_are_ratios_of_medians_with_an_interval_around_them():
     assert statistics.speedup(slow, fast, seed=1).verdict == "slower"
     assert statistics.speedup(slow, slow, seed=1).verdict == "same"
     assert statistics.speedup(slow[:3], slow[3:6], seed=1).verdict == "unclear"
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.001, timers.SYNCHRONIZED_CALLS), (0.003, 1)])
+def test_every_call_of_a_synchronized_sample_is_waited_for(monkeypatch, seconds, calls):
+    events = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: events.append("wait"))
+    monkeypatch.setattr(timers.time, "perf_counter", lambda: seconds * events.count("wait"))  # waiting is all it takes
+
+    timer, found = timers.synchronized(Candidate("somebody", lambda: events.append("call")))
+    assert found == calls
+    events.clear()
+    assert timer() == pytest.approx(seconds)
+    assert events == ["call", "wait"] * (1 + calls)  # one to warm up
 
 
 def test_medians_and_means():

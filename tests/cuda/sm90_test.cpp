@@ -101,12 +101,15 @@ TEST_P(Sm90, IsRightWhateverTheOrder) {
 }
 
 // Fewer multiprocessors than tiles of queries: blocks that stay take several, one after the other, with odd
-// lengths, masks that cut, and row groups that have no rows at all.
-TEST_P(Sm90, IsRightWhenBlocksTakeSeveralTiles) {
-  if (!GetParam().config.stays()) return;
+// lengths, masks that cut, and row groups that have no rows at all. To others it only matters in which order
+// tiles of different lengths come.
+TEST_P(Sm90, IsRightWhenTilesAreManyForTheChip) {
   std::uint64_t seed = 40;
-  for (const char* shape : {"b1 h3 lq300 lk330 f16 lse", "b2 h2/1 lq200 lk300 bf16 causal br",
-                            "b1 h4 lq33 lk200 f16", "b1 h2 lq290 lk310 f16 window=70,20"}) {
+  std::vector<std::string> shapes = {fmt::format("b2 h2/1 lq200 lk{} bf16 causal br", keys(300))};
+  if (GetParam().config.stays())
+    shapes.insert(shapes.end(), {"b1 h3 lq300 lk330 f16 lse", "b1 h4 lq33 lk200 f16",
+                                 "b1 h2 lq290 lk310 f16 window=70,20"});
+  for (const std::string& shape : shapes) {
     Machine machine = emulated_machine();
     machine.multiprocessors = 1 + static_cast<int>(seed % 3);
     const Runner runner = [&](const Problem& p, const Tensors& t) -> Status {
@@ -179,15 +182,16 @@ TEST_P(Sm90, MovesTheBaseWhenScoresClimb) {
   EXPECT_EQ(climbing(200).matrix_flops, products + (c.bold() ? again : 0));
 }
 
-// Parts of the keys whose scores lie far apart, each as far as may be from the one before, and farther.
+// Parts of the keys (without parts: tiles) whose scores lie far apart, each as far as may be from the one
+// before, and farther.
 TEST_P(Sm90, PartsMeetHoweverFarTheirScoresAre) {
   const sm90::Config& c = GetParam().config;
-  if (c.parts() == 1) return;
-  const int lk = keys(2 * c.tile_keys * c.parts());
+  const int parts = std::max(c.parts(), 2);
+  const int lk = keys(2 * c.tile_keys * parts);
   for (const float step : {9.0F, 30.0F, 44.0F, 88.0F, -44.0F, -9.0F}) {
     std::vector<float> scores(static_cast<std::size_t>(lk));
     for (int j = 0; j < lk; ++j) {
-      const int above = j / c.tile_keys % c.parts() - c.parts() / 2 + 1;  // of four parts: 0, 0, 1, 2
+      const int above = j / c.tile_keys % parts - parts / 2 + 1;  // of four parts: 0, 0, 1, 2
       scores[static_cast<std::size_t>(j)] = step * static_cast<float>(std::max(above, 0));
     }
     (void)saccade::counted(kernel(), GetParam().text, c.dim, c.rows(), scores, true);
@@ -230,17 +234,15 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b1 h32 l128 d64", "stages=1 general=0 warp_rows=8"},
       {"b8 h8 l128 d64", "stages=1 general=0 warp_rows=8"},
       {"b16 h32 l64 d64", "stages=1 general=0 warp_rows=8"},
-      {"b1 h8 l100 d64 window=9,0", "stages=4 general=0 warp_rows=8"},
-      {"b1 h8 l512 d64 window=40,0", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
       {"b4 h32 l128 d64", "row_groups=2 key_groups=2"},
       {"b1 h8 l192 d64", "stages=4 general=0 warp_rows=8"},
+      {"b1 h8 l384 d64", "stages=4 general=0 warp_rows=8"},
       {"b1 h8 l384 d64 causal", "stages=4 general=0 warp_rows=8"},
       {"b1 h8 l448 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1"},
       {"b1 h8 l512 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1"},
       {"b1 h8 l512 d64 causal", "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1"},
       {"b1 h4 l1024 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
       {"b1 h2 l2048 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
-      {"b1 h4 l192 d64 causal", "stages=4 general=0 warp_rows=8"},
       {"b2 h8 l512 d64", "row_groups=1 key_groups=1 cluster=2"},
       {"b2 h8 l512 d64 causal", "row_groups=1 key_groups=1 cluster=2"},
       {"b1 h8 l1024 d64", "row_groups=1 key_groups=1 cluster=2"},
@@ -276,6 +278,23 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
   for (const auto& [shape, config] : choices) {
     const Problem problem = parse_problem(std::string(shape) + " f16").value();
     ASSERT_FALSE(find_emulated("sm90")->refusal(problem, emulated_machine(), false)) << shape;
+    const std::string found = find_emulated("sm90")->prepare(problem, emulated_machine(), "")->config;
+    EXPECT_NE(found.find(config), std::string::npos) << shape << ": " << found;
+  }
+}
+
+// What was not measured, and stands to reason.
+TEST(Sm90Planner, TakesWhatIsLikelyToBeFast) {
+  const std::pair<const char*, const char*> choices[] = {
+      // One tile of keys would give few rows a base.
+      {"b1 h8 l100 d64 window=9,0", "stages=4 general=0 warp_rows=8"},
+      {"b1 h8 l512 d64 window=40,0", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
+      // Two warpgroups instead of one on each of 64 multiprocessors, as at b1 h2 l2048.
+      {"b1 h8 lq256 lk8192 d64", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
+      // Tiles of queries are full, so half of every product would be for nothing.
+      {"b8 h16 lq4096 lk64 d64", "warp_rows=16"}};
+  for (const auto& [shape, config] : choices) {
+    const Problem problem = parse_problem(std::string(shape) + " f16").value();
     const std::string found = find_emulated("sm90")->prepare(problem, emulated_machine(), "")->config;
     EXPECT_NE(found.find(config), std::string::npos) << shape << ": " << found;
   }
