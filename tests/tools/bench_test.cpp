@@ -31,6 +31,7 @@ TEST(BenchCommand, WritesOneDocumentWithEverythingInIt) {
   for (const nlohmann::json& shape : json.at("results")) {
     EXPECT_GT(shape.at("read_ceiling_gbps").get<double>(), 0);
     int baselines = 0;
+    int chosen = 0;
     for (const nlohmann::json& kernel : shape.at("kernels")) {
       if (!kernel.contains("time")) continue;
       EXPECT_TRUE(kernel.at("verified").at("passed").get<bool>());
@@ -45,8 +46,10 @@ TEST(BenchCommand, WritesOneDocumentWithEverythingInIt) {
       EXPECT_NEAR(kernel.at("gbps").get<double>() / (shape.at("bytes").get<double>() / seconds / 1e9), 1,
                   1e-3);
       baselines += kernel.contains("speedup") ? 0 : 1;
+      chosen += kernel.value("chosen", false) ? 1 : 0;
     }
     EXPECT_EQ(baselines, 1);
+    EXPECT_EQ(chosen, 1);
   }
 }
 

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 using store::Measurement;
 
 /// The details of a measurement that a document repeats as they are.
-constexpr const char* kDetails[] = {"workspace_bytes", "extra_bytes", "speedup"};
+constexpr const char* kDetails[] = {"chosen", "workspace_bytes", "extra_bytes", "speedup"};
 
 double microseconds(double seconds) {
   return rounded(seconds * 1e6);
@@ -173,6 +173,7 @@ Measurement read_kernel(const Field& shape, const Field& kernel) {
   read_times(kernel.at("time"), m);
   for (const char* key : {"gflops", "fma_percent", "gbps", "read_percent"}) (void)kernel.at(key).number();
   (void)kernel.at("workspace_bytes").count();
+  if (kernel.has("chosen")) (void)kernel.at("chosen").flag();
   if (kernel.has("speedup")) read_speedup(kernel.at("speedup"));
   for (const char* key : kDetails) {
     if (kernel.has(key)) m.details[key] = kernel.at(key).json();

@@ -28,6 +28,7 @@ Json details(const ShapeResult& shape, const KernelResult& kernel) {
   if (kernel.rejected) json["rejected"] = true;
   if (kernel.verified) json["verified"] = verification(kernel);
   if (!kernel.timed()) return json;
+  if (kernel.kernel == shape.chosen) json["chosen"] = true;
   json["workspace_bytes"] = kernel.workspace_bytes;
   if (kernel.grown_bytes) json["extra_bytes"] = kernel.workspace_bytes + *kernel.grown_bytes;
   if (kernel.speedup) {
