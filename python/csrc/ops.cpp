@@ -77,7 +77,7 @@ Results run(Call& call) {
   PlanKey key;
   Outputs outputs;
   describe(call, key, outputs);
-  const std::shared_ptr<const Plan> plan = find_plan(key);
+  const Plan& plan = find_plan(key);
 
   const bool cuda = key.device_kind == SACCADE_CUDA;
   const std::int32_t device_type = cuda ? codes().cuda : codes().cpu;
@@ -90,36 +90,35 @@ Results run(Call& call) {
 
   saccade_tensors tensors{};
   tensors.struct_size = sizeof tensors;
-  const auto optional_data = [](const Tensor& x) { return x ? x.data() : nullptr; };
   tensors.q = call.q.data();
   tensors.k = call.k.data();
   tensors.v = call.v.data();
   tensors.o = data_of(results.o);
   tensors.lse = call.lse ? static_cast<float*>(data_of(results.lse)) : nullptr;
-  tensors.mask = optional_data(call.mask);
-  tensors.alibi_slopes = static_cast<const float*>(optional_data(call.alibi_slopes));
-  tensors.sinks = static_cast<const float*>(optional_data(call.sinks));
-  tensors.cu_seqlens_q = static_cast<const std::int32_t*>(optional_data(call.cu_seqlens_q));
-  tensors.cu_seqlens_kv = static_cast<const std::int32_t*>(optional_data(call.cu_seqlens_kv));
-  tensors.kv_lengths = static_cast<const std::int32_t*>(optional_data(call.kv_lengths));
-  tensors.block_table = static_cast<const std::int32_t*>(optional_data(call.block_table));
+  tensors.mask = call.mask.data();
+  tensors.alibi_slopes = static_cast<const float*>(call.alibi_slopes.data());
+  tensors.sinks = static_cast<const float*>(call.sinks.data());
+  tensors.cu_seqlens_q = static_cast<const std::int32_t*>(call.cu_seqlens_q.data());
+  tensors.cu_seqlens_kv = static_cast<const std::int32_t*>(call.cu_seqlens_kv.data());
+  tensors.kv_lengths = static_cast<const std::int32_t*>(call.kv_lengths.data());
+  tensors.block_table = static_cast<const std::int32_t*>(call.block_table.data());
 
   // On CUDA the workspace comes from torch's allocator on the stream it is used on, and goes back to it in
   // the same order: no two streams ever share it.
   Handle device_memory;
   void* workspace = nullptr;
-  if (plan->workspace_bytes > 0) {
+  if (plan.workspace_bytes > 0) {
     if (cuda) {
       Shape bytes;
-      bytes.add(static_cast<std::int64_t>(plan->workspace_bytes), 1);
+      bytes.add(static_cast<std::int64_t>(plan.workspace_bytes), 1);
       device_memory = make(bytes, codes().u8);
       workspace = data_of(device_memory);
     } else {
-      workspace = host_workspace(plan->workspace_bytes);
+      workspace = host_workspace(plan.workspace_bytes);
     }
   }
   void* const stream = cuda ? current_stream(key.device_index) : nullptr;
-  if (saccade_run(plan->plan, &tensors, workspace, plan->workspace_bytes, stream) != SACCADE_OK) {
+  if (saccade_run(plan.plan, &tensors, workspace, plan.workspace_bytes, stream) != SACCADE_OK) {
     throw std::runtime_error(saccade_last_error());
   }
   return results;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <stdexcept>
@@ -72,7 +73,7 @@ Plan::~Plan() {
   saccade_plan_destroy(plan);
 }
 
-std::shared_ptr<const Plan> find_plan(const PlanKey& key) {
+const Plan& find_plan(const PlanKey& key) {
   struct Latest {
     PlanKey key;
     std::shared_ptr<const Plan> plan;
@@ -82,7 +83,7 @@ std::shared_ptr<const Plan> find_plan(const PlanKey& key) {
     latest.plan = look_up(key);
     latest.key = key;
   }
-  return latest.plan;
+  return *latest.plan;
 }
 
 std::size_t plan_count() {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <saccade/saccade.h>
 
@@ -33,9 +32,9 @@ struct Plan {
 /// bookkeeping.
 inline constexpr std::size_t kMaxPlans = 4096;
 
-/// The plan of this key, made on its first use; throws the planner's sentence. Any number of threads may
-/// call. A thread that repeats its latest problem takes no lock.
-[[nodiscard]] std::shared_ptr<const Plan> find_plan(const PlanKey& key);
+/// The plan of this key, made on its first use; throws the planner's sentence. It lives until this thread
+/// asks again. Any number of threads may call; one that repeats its latest problem takes no lock.
+[[nodiscard]] const Plan& find_plan(const PlanKey& key);
 
 /// How many plans are kept now.
 [[nodiscard]] std::size_t plan_count();

@@ -41,6 +41,7 @@ class Tensor {
     STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &sizes_));
     STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &strides_));
     STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &dtype_));
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(handle, &data_));
   }
 
   explicit operator bool() const { return handle_ != nullptr; }
@@ -54,11 +55,7 @@ class Tensor {
   [[nodiscard]] std::int32_t dtype() const { return dtype_; }
   [[nodiscard]] bool empty() const { return std::find(sizes_, sizes_ + dim_, 0) != sizes_ + dim_; }
 
-  [[nodiscard]] const void* data() const {
-    void* data = nullptr;
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(handle_.get(), &data));
-    return data;
-  }
+  [[nodiscard]] const void* data() const { return data_; }
   [[nodiscard]] std::int32_t device_type() const {
     std::int32_t type = 0;
     STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(handle_.get(), &type));
@@ -82,6 +79,7 @@ class Tensor {
   std::int64_t dim_ = 0;
   std::int64_t* sizes_ = nullptr;
   std::int64_t* strides_ = nullptr;
+  void* data_ = nullptr;
   std::int32_t dtype_ = 0;
 };
 

@@ -46,11 +46,11 @@ def scaled_dot_product_attention(
     >>> saccade.scaled_dot_product_attention(q, k, v, enable_gqa=True).shape
     torch.Size([2, 8, 5, 32])
     """
-    # The common cases, decided in about half a microsecond; C++ makes every check of sizes, strides and devices.
-    plain = type(query) is Tensor and type(key) is Tensor and type(value) is Tensor and not is_dynamo_compiling()
+    # The common cases, decided in under half a microsecond; C++ checks dtypes, sizes, strides and devices.
+    plain = type(query) is type(key) is type(value) is Tensor and not is_dynamo_compiling()
     if plain and _is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
         return _by_torch(_GRADIENTS, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if plain and query.dtype in _DTYPES and dropout_p == 0.0 and query.ndim == 4 and forward_ad._current_level < 0:
+    if plain and dropout_p == 0.0 and query.ndim == 4 and forward_ad._current_level < 0:
         try:
             if attn_mask is None:
                 if scale is None and not enable_gqa:  # an argument that is not given costs nothing
@@ -64,7 +64,7 @@ def scaled_dot_product_attention(
             refusal = str(error)  # not the error itself, which would keep this frame's tensors alive
         else:
             refusal = None
-        if refusal is not None and key.ndim == value.ndim == 4:
+        if refusal is not None and query.dtype in _DTYPES and key.ndim == value.ndim == 4:
             return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 

@@ -8,9 +8,7 @@
 
 #include "cuda/ptx/machine.h"
 #ifdef __CUDACC__
-#include <cuda_runtime.h>
-
-#include "cuda/launch/error.h"
+#include "cuda/launch/driver.h"
 #else
 #include "emu/session.h"
 #endif
@@ -37,55 +35,74 @@ struct Target {
 };
 
 #ifdef __CUDACC__
-/// Lets the kernel have all the dynamic shared memory that the current device can give a block. The driver
-/// takes microseconds to answer, so each thread remembers the kernels (and devices) it has asked for; and
-/// always asks for all, so that it does not matter who asks last.
-inline cudaError_t allow_shared_memory(const void* kernel) {
-  struct Asked {
-    const void* kernel = nullptr;
-    int device = -1;
-  };
-  thread_local Asked asked[64];
+namespace detail {
+
+/// A kernel of a context, which may have all the dynamic shared memory that the device can give a block.
+struct Loaded {
+  const void* kernel = nullptr;
+  CUcontext context = nullptr;
+  CUfunction function = nullptr;
+};
+
+inline Status load(const char* name, const void* kernel, CUcontext context, Loaded& loaded) {
   int device = 0;
-  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
-  Asked& slot = asked[reinterpret_cast<std::uintptr_t>(kernel) / 16 % 64];
-  if (slot.kernel == kernel && slot.device == device) return cudaSuccess;
   int most = 0;
-  cudaError_t error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  cudaFuncAttributes attributes{};
+  cudaFunction_t function = nullptr;
+  cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error == cudaSuccess) {
+    most -= static_cast<int>(attributes.sharedSizeBytes);
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-  if (error == cudaSuccess) slot = {kernel, device};
-  return error;
+  }
+  if (error == cudaSuccess) error = cudaGetFuncBySymbol(&function, kernel);
+  if (error != cudaSuccess) return device::to_status(error, name);
+  loaded = {kernel, context, function};
+  return {};
 }
 
-/// Enqueues kernel(argument). Shared memory beyond 48 KB is asked for on the way.
+}  // namespace detail
+
+/// Enqueues kernel(argument), by the driver: the runtime would look the kernel up every time. Each thread
+/// remembers the last kernel that it launched with this type of argument.
 template <class Argument>
 [[nodiscard]] Status launch(const char* name, void (*kernel)(Argument), const Grid& grid,
                             const Target& target, const Argument& argument) {
-  constexpr std::size_t kWithoutAsking = 48 << 10;
-  if (grid.shared_bytes > kWithoutAsking) {
-    const cudaError_t error = allow_shared_memory(reinterpret_cast<const void*>(kernel));
-    if (error != cudaSuccess) return to_status(error, name);
+  static const auto kLaunch = device::driver_function<PFN_cuLaunchKernelEx_v11060>("cuLaunchKernelEx", 11060);
+  if (kLaunch == nullptr)
+    return {Code::device_unavailable, "the driver knows no cuLaunchKernelEx (CUDA 11.6)"};
+  thread_local detail::Loaded loaded;
+  CUcontext context = nullptr;
+  if (Status status = device::current_context(context); !status.ok()) return status;
+  const auto* const symbol = reinterpret_cast<const void*>(kernel);
+  if (loaded.kernel != symbol || loaded.context != context) {
+    if (Status status = detail::load(name, symbol, context, loaded); !status.ok()) return status;
   }
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(grid.blocks.x), static_cast<unsigned>(grid.blocks.y),
-                        static_cast<unsigned>(grid.blocks.z));
-  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
-  config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = static_cast<cudaStream_t>(target.stream);
-  cudaLaunchAttribute attributes[2] = {};
+  CUlaunchConfig config{};
+  config.gridDimX = static_cast<unsigned>(grid.blocks.x);
+  config.gridDimY = static_cast<unsigned>(grid.blocks.y);
+  config.gridDimZ = static_cast<unsigned>(grid.blocks.z);
+  config.blockDimX = static_cast<unsigned>(grid.threads);
+  config.blockDimY = 1;
+  config.blockDimZ = 1;
+  config.sharedMemBytes = static_cast<unsigned>(grid.shared_bytes);
+  config.hStream = static_cast<CUstream>(target.stream);
+  CUlaunchAttribute attributes[2];
   config.attrs = attributes;
   if (grid.cluster > 1) {
-    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
+    CUlaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
   }
   if (grid.dependent) {
-    cudaLaunchAttribute& dependent = attributes[config.numAttrs++];
-    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    dependent.val.programmaticStreamSerializationAllowed = 1;
+    CUlaunchAttribute& dependent = attributes[config.numAttrs++];
+    dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    dependent.value.programmaticStreamSerializationAllowed = 1;
   }
-  return to_status(cudaLaunchKernelEx(&config, kernel, argument), name);
+  void* arguments[] = {const_cast<Argument*>(&argument)};
+  return device::to_status(kLaunch(&config, loaded.function, arguments, nullptr), name);
 }
 #else
 template <class Argument>

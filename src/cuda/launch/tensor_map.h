@@ -9,10 +9,6 @@
 
 #include "cuda/launch/launch.h"
 #include "cuda/ptx/tma.h"
-#ifdef __CUDACC__
-#include <cuda.h>
-#include <cudaTypedefs.h>
-#endif
 
 namespace saccade::SACCADE_MACHINE {
 
@@ -73,15 +69,8 @@ namespace detail {
     }
   }
   if (const std::string wrong = detail::wrong_with(layout); !wrong.empty()) return {Code::internal, wrong};
-  static const PFN_cuTensorMapEncodeTiled_v12000 kEncode = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
-    if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) found = nullptr;
-    (void)cudaGetLastError();
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
-  }();
+  static const auto kEncode =
+      device::driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled", 12000);
   if (kEncode == nullptr) return {Code::internal, "the driver knows no tensor maps (CUDA 12.0)"};
   const CUtensorMapDataType type = layout.element_bytes == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
                                    : layout.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
@@ -95,22 +84,13 @@ namespace detail {
   const std::array<cuuint64_t, 4> strides = {layout.strides[1], layout.strides[2], layout.strides[3],
                                              layout.strides[4]};
   const std::array<cuuint32_t, 5> every = {1, 1, 1, 1, 1};
-  const auto encode = [&] {
-    return kEncode(&map, type, static_cast<cuuint32_t>(layout.rank), const_cast<void*>(layout.base),
-                   sizes.data(), strides.data(), layout.box.data(), every.data(),
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  };
-  CUresult result = encode();
-  if (result == CUDA_ERROR_INVALID_CONTEXT) {  // a thread that the runtime has not met yet has none
-    int device = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaSetDevice(device);
-    if (error != cudaSuccess) return to_status(error, "cudaSetDevice");
-    result = encode();
-  }
-  if (result != CUDA_SUCCESS)
-    return {Code::internal, "cuTensorMapEncodeTiled failed with " + std::to_string(static_cast<int>(result))};
+  CUcontext context = nullptr;
+  if (Status status = device::current_context(context); !status.ok()) return status;
+  const CUresult result =
+      kEncode(&map, type, static_cast<cuuint32_t>(layout.rank), const_cast<void*>(layout.base), sizes.data(),
+              strides.data(), layout.box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) return device::to_status(result, "cuTensorMapEncodeTiled");
   known[oldest] = {layout, map};
   oldest = (oldest + 1) % known.size();
   return {};
