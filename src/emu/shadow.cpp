@@ -28,7 +28,7 @@ Shadow::Shadow(std::size_t bytes, std::uint32_t warps, std::span<const std::uint
     : warps_(warps),
       fences_(fences),
       cells_((bytes + kCellBytes - 1) / kCellBytes),
-      readers_(cells_.size() * kReaders * warps) {}
+      places_(std::size_t{kReaders} * warps) {}
 
 std::string Shadow::name_of(std::uint32_t agent, std::uint32_t thread) const {
   if (agent < warps_) return fmt::format("thread {}", thread);
@@ -61,11 +61,10 @@ Complaint Shadow::after_writer(const Cell& cell, const Actor& actor, const char*
 
 Complaint Shadow::after_readers(std::size_t index, const Actor& actor) const {
   if ((cells_[index].flags & kRead) == 0) return {};
-  const std::uint32_t* readers = readers_.data() + index * kReaders * warps_;
-  for (std::uint32_t agent = 0; agent < kReaders * warps_; ++agent) {
-    if (readers[agent] == 0) continue;
-    const std::uint32_t epoch = readers[agent] >> kLaneBits;
-    const std::uint32_t lane = readers[agent] & kLaneMask;
+  for (const auto& [agent, last] : readers_) {
+    if (last[index] == 0) continue;
+    const std::uint32_t epoch = last[index] >> kLaneBits;
+    const std::uint32_t lane = last[index] & kLaneMask;
     const bool own = agent == actor.agent;
     const bool ordered =
         own ? epoch < actor.epoch || lane == actor.thread % kLanes + 1 : (*actor.clock)[agent] >= epoch;
@@ -79,10 +78,19 @@ Complaint Shadow::after_readers(std::size_t index, const Actor& actor) const {
 
 void Shadow::forget_readers(std::size_t index) {
   if ((cells_[index].flags & kRead) == 0) return;
-  std::fill_n(readers_.data() + index * kReaders * warps_, kReaders * warps_, 0);
+  for (Reader& reader : readers_) reader.last[index] = 0;
+}
+
+std::vector<std::uint32_t>& Shadow::last_reads(std::uint32_t agent) {
+  if (places_[agent] == 0) {
+    readers_.push_back({agent, std::vector<std::uint32_t>(cells_.size())});
+    places_[agent] = static_cast<std::uint32_t>(readers_.size());
+  }
+  return readers_[places_[agent] - 1].last;
 }
 
 Complaint Shadow::read(std::size_t offset, std::size_t bytes, const Actor& actor) {
+  std::vector<std::uint32_t>& last = last_reads(actor.agent);
   for (std::size_t n = offset / kCellBytes; n * kCellBytes < offset + bytes; ++n) {
     Cell& cell = cells_[n];
     if ((cell.flags & kBarrier) != 0) return "reads the bytes of a barrier";
@@ -90,7 +98,7 @@ Complaint Shadow::read(std::size_t offset, std::size_t bytes, const Actor& actor
       return complaint;
     if ((cell.flags & kWritten) == 0) return "reads shared memory that nobody has written";
     cell.flags |= kRead;
-    std::uint32_t& reader = readers_[n * kReaders * warps_ + actor.agent];
+    std::uint32_t& reader = last[n];
     const std::uint32_t lane = actor.thread % kLanes + 1;
     const bool again = reader >> kLaneBits == actor.epoch && reader != 0 && (reader & kLaneMask) != lane;
     reader = actor.epoch << kLaneBits | (again ? kManyLanes : lane);

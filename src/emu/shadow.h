@@ -64,13 +64,19 @@ class Shadow {
                                        bool asynchronous) const;
   [[nodiscard]] Complaint after_readers(std::size_t index, const Actor& actor) const;
   void forget_readers(std::size_t index);
+  [[nodiscard]] std::vector<std::uint32_t>& last_reads(std::uint32_t agent);
   [[nodiscard]] std::string name_of(std::uint32_t agent, std::uint32_t thread) const;
 
   std::uint32_t warps_;
   std::span<const std::uint32_t> fences_;
   std::vector<Cell> cells_;
-  std::vector<std::uint32_t>
-      readers_;  ///< [cell][3W]: epoch << 6 | lane + 1, kManyLanes for several; 0: none
+  /// Of every cell, epoch << 6 | lane + 1 of this agent's last read, kManyLanes for several; 0: none.
+  struct Reader {
+    std::uint32_t agent = 0;
+    std::vector<std::uint32_t> last;
+  };
+  std::vector<Reader> readers_;        ///< those that have read anything
+  std::vector<std::uint32_t> places_;  ///< by agent: its number among them, from 1 on; 0: it is not
 };
 
 }  // namespace saccade::emu

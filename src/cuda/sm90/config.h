@@ -62,8 +62,17 @@ struct Config {
   [[nodiscard]] constexpr int near_steps() const { return log2(key_groups); }
   [[nodiscard]] constexpr int far_steps() const { return log2(cluster); }
   [[nodiscard]] constexpr int steps() const { return near_steps() + far_steps(); }
-  /// Sums that a lane gets in a step.
-  [[nodiscard]] constexpr int sums(int step) const { return dim * warp_rows / 64 >> step; }
+  /// Sums that a lane gets in a step: half of what it has, unless those would be too few for 16 bytes.
+  [[nodiscard]] constexpr int sums(int step) const {
+    const int half = dim * warp_rows / 64 >> step;
+    return half > 4 ? half : 4;
+  }
+  /// A bit for each step in which both get all, so that one of them has nothing to write.
+  [[nodiscard]] constexpr int silent() const {
+    int bits = 0;
+    for (int step = 1; step < steps(); ++step) bits |= (sums(step) == sums(step - 1) ? 1 : 0) << step;
+    return bits;
+  }
   /// With the states of 16 rows in front.
   [[nodiscard]] constexpr int message_bytes(int step) const { return 16 * 8 + 32 * 4 * sums(step); }
   /// Of a warp, before a step's message.

@@ -97,7 +97,7 @@ class Results {
   static SACCADE_DEVICE float weight_of(const tile::RowState& state) {
     return state.l == 0 ? 0.0F : ptx::fast_reciprocal(state.l);
   }
-  static_assert(kConfig.dim / kParts % 8 == 0 && 1 << kConfig.steps() == kParts && kConfig.key_groups <= 2);
+  static_assert(1 << kConfig.steps() == kParts && kConfig.key_groups <= 2);
   static_assert(kParts == 1 || kConfig.general == 0, "sinks would be added by every part");
 
   /// The steps from kStep on, of a warp that has these sums, of the columns from `first` on:
@@ -106,6 +106,7 @@ class Results {
   SACCADE_DEVICE void add_up(const float (&sums)[kSums], States& state, int part, int first) const {
     constexpr int kColumns = 4 * kSums / kHalves;
     if constexpr (kStep == kConfig.steps()) {
+      if ((part & kConfig.silent()) != 0) return;
       SACCADE_UNROLL
       for (int h = 0; h < kHalves; ++h) {
         const float weight = weight_of(state[h]);
@@ -114,14 +115,15 @@ class Results {
         if (part == 0) write_lse(h, state[h]);
       }
     } else {
-      constexpr int kHalf = kSums / 2;
-      const bool upper = (part >> kStep & 1) != 0;
+      constexpr int kHalf = kConfig.sums(kStep);
+      constexpr bool kAll = kHalf == kSums;  // too few to share out: both get all of them
+      const bool upper = !kAll && (part >> kStep & 1) != 0;
       float mine[kHalf];
       float others[kHalf];
       SACCADE_UNROLL
       for (int n = 0; n < kHalf; ++n) {
         const float low = sums[n];
-        const float high = sums[n + kHalf];
+        const float high = sums[kAll ? n : n + kHalf];
         mine[n] = upper ? high : low;
         others[n] = upper ? low : high;
       }

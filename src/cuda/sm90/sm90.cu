@@ -66,13 +66,32 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   return refuse_shared_memory(c.shared_bytes(), machine);
 }
 
-/// Half of every product for nothing pays where blocks with twice the rows would leave multiprocessors idle
-/// or have to exchange parts, and there are so few keys that it matters; and for a tile of queries and keys.
+/// Clusters that are on the chip at once, of blocks that have a multiprocessor each. Where four or more have
+/// to be neighbours some multiprocessors are left over: 15 clusters of eight and 30 of four on 132 of them.
+std::int64_t at_once(const Machine& machine, const Config& c) {
+  return c.cluster < 4 ? machine.multiprocessors / c.cluster : machine.multiprocessors * 10 / 11 / c.cluster;
+}
+
+/// Half of every product for nothing pays where there are no rows for the other half, or blocks with twice
+/// the rows would leave multiprocessors idle; and for a tile of queries and keys.
 bool suits_half_products(const Problem& p, const Machine& machine, const Config& c) {
   if (c.single() && std::max(p.len_q, p.len_kv) <= c.tile_keys) return true;
-  constexpr std::int64_t kMostKeys = 384;
-  const std::int64_t blocks = c.single() ? 2 : 1;  // to a multiprocessor: 88 registers leave room
-  return p.len_kv <= kMostKeys && tiles_of(p, c) <= blocks * machine.multiprocessors;
+  constexpr std::int64_t kMostKeys = 384;  // where larger tiles would not leave many idle
+  if (c.single()) return p.len_kv <= kMostKeys && tiles_of(p, c) <= 2 * at_once(machine, c);  // 88 registers
+  if (c.cluster == 1 && p.len_q <= c.rows()) return true;
+  if (tiles_of(p, c) > at_once(machine, c)) return false;
+  return p.len_kv <= kMostKeys || 2 * tiles_of(p, c) <= machine.multiprocessors;
+}
+
+/// How many microseconds a cluster of few rows takes: to begin, exchange and end, and for the keys of a part.
+double latency(const Problem& p, const Entry& entry) {
+  const Config& c = entry.config;
+  const double width = c.dim / 64.0;
+  const double ends = 1.6 + 0.6 * width + (c.cluster > 1 ? 0.3 : 0) + 0.2 * c.far_steps();
+  const std::int64_t tiles = (p.len_kv + c.tile_keys - 1) / c.tile_keys;
+  const std::int64_t rounds = (tiles + c.parts() - 1) / c.parts();
+  const double each = 0.0016 + 0.0039 * width;
+  return ends + entry.price * each * static_cast<double>(rounds * c.tile_keys);
 }
 
 /// How long the instance takes, in rows that a multiprocessor has to do one after the other.
@@ -82,7 +101,10 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   // Where first keys are hidden, bases of an only tile come from few keys that rows see, or none, and most of
   // it is done twice.
   if (c.single() && p.window_left < tile::KeySpan::kFar) return kNever;
-  if (c.warp_rows < 16) return suits_half_products(p, machine, c) ? (c.single() ? 0 : 1) : kNever;
+  if (c.warp_rows < 16) {  // before all others, and among themselves the soonest
+    if (!suits_half_products(p, machine, c)) return kNever;
+    return c.single() ? 0 : 1e-9 * latency(p, entry);
+  }
   const auto keys = static_cast<double>(p.len_kv);
   const double rows = static_cast<double>(c.rows()) / c.cluster;
   const double rounds = static_cast<double>(tiles_of(p, c) * c.cluster) / machine.multiprocessors;
@@ -156,8 +178,8 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
   constexpr std::int64_t kRows = 64;  // of a warpgroup
   const std::int64_t tiles = p.batch * p.heads_q * ((p.len_q + kRows - 1) / kRows);
   const bool few = tiles <= machine.multiprocessors / 4;
-  if (few && p.len_q <= kRows && p.len_kv >= 2048)
-    return "sm80 shares so many keys of so few rows out to more blocks";
+  if (few && p.len_q <= kRows && p.len_kv >= 2048 && choose(p, machine)->config.stays())
+    return "sm80 shares so many keys of so few rows out, and no instance of this head dim does";
   if (!has_plain_scores(p) && p.len_q <= kRows && p.len_kv >= 2048 && tiles <= machine.multiprocessors)
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
