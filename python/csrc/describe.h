@@ -25,6 +25,7 @@ struct Call {
   std::int64_t max_len_kv = 0;     ///< of ragged or paged keys
   std::optional<double> scale;
   double softcap = 0;
+  bool only_fast = false;  ///< to be refused where PyTorch is faster
 };
 
 /// Sizes and strides of a tensor to be made.

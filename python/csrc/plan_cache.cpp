@@ -67,6 +67,7 @@ Plan::Plan(const PlanKey& key) {
   if (saccade_plan_create(&key.problem, &options, &plan) != SACCADE_OK)
     throw std::runtime_error(saccade_last_error());
   workspace_bytes = saccade_plan_workspace_bytes(plan);
+  slow = std::string_view(saccade_plan_kernel(plan)) == "cuda_reference";
 }
 
 Plan::~Plan() {

@@ -25,6 +25,7 @@ struct Plan {
 
   saccade_plan* plan = nullptr;
   std::size_t workspace_bytes = 0;
+  bool slow = false;  ///< the kernel that serves on CUDA where none does that is made for speed
 };
 
 /// Plans that are kept. A decoding loop makes a new length a token, so the number must have a bound; when it

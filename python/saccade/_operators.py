@@ -1,6 +1,6 @@
 """The torch operators: loading them, and what torch.compile, autograd and autocast ask of them.
 
-Each operator has a twin `_forward` without a gradient: see python/csrc/ops.cpp.
+Each operator has a twin `_forward` without a gradient, and the drop-in one for plain calls: see python/csrc/ops.cpp.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ torch_sdpa = torch._C._nn.scaled_dot_product_attention
 
 sdpa = torch.ops.saccade.sdpa.default
 sdpa_forward = torch.ops.saccade.sdpa_forward.default
+sdpa_plain = torch.ops.saccade.sdpa_plain.default
 attention = torch.ops.saccade.attention.default
 attention_forward = torch.ops.saccade.attention_forward.default
 
@@ -92,6 +93,10 @@ def _sdpa_fake(query, key, value, attn_mask=None, is_causal=False, scale=None, e
     batch = _common(query.shape[0], key.shape[0], value.shape[0])
     heads = query.shape[1] if enable_gqa else _common(query.shape[1], key.shape[1], value.shape[1])
     return _empty_like_q(query, batch, heads, query.shape[2], value.shape[3])
+
+
+def _sdpa_plain_fake(query, key, value, is_causal):
+    return _sdpa_fake(query, key, value, None, is_causal)
 
 
 def _attention_fake(q, k, v, *options):
@@ -164,21 +169,27 @@ def _sdpa_vmap(info, in_dims, query, key, value, attn_mask=None, is_causal=False
     return sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa), 0
 
 
+def _sdpa_plain_vmap(info, in_dims, query, key, value, is_causal):
+    return _sdpa_vmap(info, (*in_dims[:3], None), query, key, value, None, is_causal)
+
+
 def _register() -> torch.library.Library:
     library = torch.library.Library("saccade", "IMPL")
     for name in ("sdpa", "sdpa_forward"):
         torch.library.register_fake(f"saccade::{name}", _sdpa_fake, lib=library)
         torch.library.register_vmap(f"saccade::{name}", _sdpa_vmap, lib=library)
+    torch.library.register_fake("saccade::sdpa_plain", _sdpa_plain_fake, lib=library)
+    torch.library.register_vmap("saccade::sdpa_plain", _sdpa_plain_vmap, lib=library)
     for name in ("attention", "attention_forward"):
         torch.library.register_fake(f"saccade::{name}", _attention_fake, lib=library)
     torch.library.register_autograd("saccade::sdpa", _sdpa_backward, setup_context=_sdpa_setup, lib=library)
     torch.library.register_autograd(
         "saccade::attention", _attention_backward, setup_context=_attention_setup, lib=library
     )
-    for name in ("sdpa_forward", "attention_forward"):
+    for name in ("sdpa_forward", "sdpa_plain", "attention_forward"):
         library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     for device in ("cpu", "cuda"):
-        for name in ("sdpa", "sdpa_forward", "attention", "attention_forward"):
+        for name in ("sdpa", "sdpa_forward", "sdpa_plain", "attention", "attention_forward"):
             op = getattr(torch.ops.saccade, name).default
             library.impl(name, _autocast_kernel(op, device), f"Autocast{device.upper()}")
     return library

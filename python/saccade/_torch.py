@@ -15,11 +15,15 @@ from ._reference import attention_reference
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
 _MAX_HEAD_DIM = 512
+_MAX_FAST_HEAD_DIM = 256  # on CUDA
 _GRADIENTS = "gradients are needed, and there is no backward yet"
+_NO_FAST_KERNEL = "float32 and head dims over 256 have no fast kernel on CUDA yet"
+_slow_seen = False  # whether a call has been refused for that: then later ones are asked first
 _PLAIN = (Tensor, Parameter)
 _is_grad_enabled = torch.is_grad_enabled
 # Without a Python frame in between.
 _sdpa_forward = getattr(_operators.sdpa_forward, "_op", _operators.sdpa_forward)
+_sdpa_plain = getattr(_operators.sdpa_plain, "_op", _operators.sdpa_plain)
 _attention_forward = getattr(_operators.attention_forward, "_op", _operators.attention_forward)
 
 # --- The drop-in ----------------------------------------------------------------------------------------------------
@@ -51,22 +55,28 @@ def scaled_dot_product_attention(
     if plain and _is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
         return _by_torch(_GRADIENTS, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if plain and dropout_p == 0.0 and query.ndim == 4 and forward_ad._current_level < 0:
+        refusal = None
         try:
-            if attn_mask is None:
-                if scale is None and not enable_gqa:  # an argument that is not given costs nothing
-                    return (
-                        _sdpa_forward(query, key, value, None, True) if is_causal else _sdpa_forward(query, key, value)
-                    )
-                return _sdpa_forward(query, key, value, None, is_causal, scale, enable_gqa)
-            if type(attn_mask) is Tensor and not (attn_mask.requires_grad and _is_grad_enabled()):
+            if attn_mask is None and scale is None and not enable_gqa:
+                if not _slow_seen or has_fast_kernel(query, value):
+                    return _sdpa_plain(query, key, value, is_causal)
+            elif has_fast_kernel(query, value) and (
+                attn_mask is None or type(attn_mask) is Tensor and not (attn_mask.requires_grad and _is_grad_enabled())
+            ):
                 return _sdpa_forward(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         except (RuntimeError, TypeError) as error:  # PyTorch has an answer, or says what is wrong in its own words
             refusal = str(error)  # not the error itself, which would keep this frame's tensors alive
-        else:
-            refusal = None
         if refusal is not None and query.dtype in _DTYPES and key.ndim == value.ndim == 4:
+            if not has_fast_kernel(query, value):
+                _remember_slow()
+                refusal = _NO_FAST_KERNEL
             return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     return _general(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+def _remember_slow():
+    global _slow_seen
+    _slow_seen = True
 
 
 def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
@@ -123,9 +133,23 @@ def unsupported(query, key, value, attn_mask=None, dropout_p=0.0) -> str | None:
         return f"no kernels for {query.device} in this build or for this device"
     if query.shape[-1:] and (query.shape[-1] > _MAX_HEAD_DIM or (value.ndim > 0 and value.shape[-1] > _MAX_HEAD_DIM)):
         return f"head dims over {_MAX_HEAD_DIM}"
+    if not has_fast_kernel(query, value):
+        return _NO_FAST_KERNEL
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation"
     return None
+
+
+def has_fast_kernel(query, value) -> bool:
+    """Whether a kernel made for speed serves. On CUDA a reference kernel does the rest, and PyTorch does it faster.
+
+    torch.compile traces it."""
+    if query.device.type != "cuda":
+        return True
+    if query.dtype == torch.float32 and not torch.is_autocast_enabled("cuda"):
+        return False
+    wide = query.ndim > 0 and query.shape[-1] > _MAX_FAST_HEAD_DIM
+    return not wide and not (value.ndim > 0 and value.shape[-1] > _MAX_FAST_HEAD_DIM)
 
 
 def _serves_cuda(index: int) -> bool:

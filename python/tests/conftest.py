@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import saccade
-from saccade import _fallback
+from saccade import _fallback, _torch
 
 
 @pytest.fixture(params=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
@@ -23,6 +23,25 @@ def as_new():
     random.seed(0)
     yield
     saccade.disable()
+
+
+@pytest.fixture(autouse=True)
+def slow_kernels_too(request, monkeypatch):
+    """Unless a test is marked `fast_only`: on CUDA what the drop-in leaves to PyTorch because only the reference kernel
+    does it is computed by that one. So float32 shows every path's mistakes there too."""
+    if request.node.get_closest_marker("fast_only") is None:
+        plain = _torch._sdpa_plain
+
+        def any_kernel(q, k, v, causal):
+            try:
+                return plain(q, k, v, causal)
+            except RuntimeError as error:
+                if "no fast kernel" not in str(error):
+                    raise
+            return _torch._sdpa_forward(q, k, v, None, causal)
+
+        monkeypatch.setattr(_torch, "has_fast_kernel", lambda query, value: True)
+        monkeypatch.setattr(_torch, "_sdpa_plain", any_kernel)
 
 
 @pytest.fixture

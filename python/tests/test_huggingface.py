@@ -57,7 +57,9 @@ def calls(monkeypatch):
 
     seen = []
     forward = _torch._sdpa_forward
-    monkeypatch.setattr(_torch, "_sdpa_forward", lambda *args: (seen.append(args), forward(*args))[1])
+    spy = lambda *args: (seen.append(args), forward(*args))[1]  # noqa: E731
+    monkeypatch.setattr(_torch, "_sdpa_forward", spy)
+    monkeypatch.setattr(_torch, "_sdpa_plain", lambda q, k, v, causal: spy(q, k, v, None, causal))
     return seen
 
 

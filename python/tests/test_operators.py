@@ -41,6 +41,9 @@ def test_opcheck_sdpa(device, requires_grad):
         torch.library.opcheck(torch.ops.saccade.sdpa.default, sample)
         if not requires_grad:
             torch.library.opcheck(torch.ops.saccade.sdpa_forward.default, sample)
+    for causal in (False, True):
+        qkv = [torch.randn(2, 3, 7, 16, device=device, dtype=torch.float16) for _ in "qkv"]
+        torch.library.opcheck(torch.ops.saccade.sdpa_plain.default, (*qkv, causal))
 
 
 def attention_samples(device, requires_grad):

@@ -16,6 +16,7 @@ from conftest import DTYPES, check_close
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import saccade
+from saccade import _fallback
 
 ours = saccade.scaled_dot_product_attention
 
@@ -316,6 +317,41 @@ def test_fallbacks_warn_once_and_are_right(device, reason, call):
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
         warnings.simplefilter("error", saccade.FallbackWarning)
         call(q.detach().clone())
+
+
+@pytest.mark.fast_only
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_what_only_the_reference_kernel_does_on_cuda_goes_to_pytorch():
+    def qkv(*shape, dtype=torch.float32):
+        return [torch.randn(shape, device="cuda", dtype=dtype) for _ in "qkv"]
+
+    small, wide = qkv(1, 2, 9, 16), qkv(1, 2, 9, 264, dtype=torch.float16)
+    mask = torch.ones(9, 9, dtype=torch.bool, device="cuda")
+    for call in (
+        lambda: ours(*small),
+        lambda: ours(*small, is_causal=True),
+        lambda: ours(*small, mask),
+        lambda: ours(*small, scale=0.5, enable_gqa=True),
+        lambda: ours(*[x[0] for x in small]),
+        lambda: ours(*wide),
+        torch.compile(lambda: ours(*small), fullgraph=True, backend="eager"),
+    ):
+        _fallback.forget_warnings()
+        with pytest.warns(saccade.FallbackWarning, match="no fast kernel"):
+            call()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", saccade.FallbackWarning)
+            call()
+    q, k, v = small
+    check_close(ours(q, k, v), oracle(q, k, v))
+    _fallback.forget_warnings()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error", saccade.FallbackWarning)
+        ours(*[x.half() for x in small], mask)
+        ours(*[x.half() for x in small], is_causal=True)
+        with torch.autocast("cuda", torch.float16):
+            ours(*small)
+            ours(*small, mask)
 
 
 def test_errors_and_fallbacks_leave_nothing_behind(device):

@@ -28,6 +28,7 @@ def calls(monkeypatch):
         return forward(*args)
 
     monkeypatch.setattr(_torch, "_sdpa_forward", spy)
+    monkeypatch.setattr(_torch, "_sdpa_plain", lambda q, k, v, causal: spy(q, k, v, None, causal))
     return seen
 
 
