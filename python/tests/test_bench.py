@@ -162,6 +162,7 @@ def test_two_configurations_of_one_kernel_are_two_rows(tmp_path):
 def test_shapes_belong_to_their_bars():
     assert bars.kind("b1 h8 l512 d64 f16 causal") == "mission"
     assert bars.kind("b1 h32/8 lq1 lk4096 d128 f16") == "decode"
+    assert bars.kind("b1 h8 lq16 lk4096 d64 f16") == "other queries than keys"
     assert bars.kind("b4 h16 l512 d64 f16") == "short"
     assert bars.kind("b4 h16 l512 d64 f16", most_heads=32) == "long d64"
     assert bars.kind("b1 h32/8 l4096 d128 f16 causal") == "long d128"

@@ -24,6 +24,8 @@ def kind(shape: str, most_heads: int = 64) -> str:
         return "mission"
     if number.get("lq") == 1:
         return "decode"
+    if "lq" in number:
+        return "other queries than keys"
     if number["l"] <= 2048 and number["b"] * number["h"] <= most_heads:
         return "short"
     return f"long d{number['d']}"
