@@ -257,12 +257,17 @@ void Tensor::make_contiguous() {
                            torch::stable::detail::from(torch::headeronly::MemoryFormat::Contiguous)};
   STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::contiguous", "", stack, TORCH_ABI_VERSION));
   *this = Tensor(torch::stable::detail::to<AtenTensorHandle>(stack[0]));
+  read();
 }
 
 void describe(Call& call, PlanKey& key, Outputs& outputs) {
   std::memset(&key, 0, sizeof key);
   saccade_problem& p = key.problem;
   p.struct_size = sizeof p;
+  for (Tensor* x : {&call.q, &call.k, &call.v, &call.mask, &call.alibi_slopes, &call.sinks,
+                    &call.cu_seqlens_q, &call.cu_seqlens_kv, &call.kv_lengths, &call.block_table}) {
+    if (*x) x->read();
+  }
   describe_device(call, key);
   describe_tensors(call, p);
   describe_mask(call, p);

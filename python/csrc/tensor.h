@@ -36,12 +36,14 @@ class Tensor {
  public:
   Tensor() = default;
   /// Takes over a reference, as the boxed calling convention hands them out.
-  explicit Tensor(AtenTensorHandle handle) : handle_(handle) {
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle, &dim_));
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle, &sizes_));
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle, &strides_));
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle, &dtype_));
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(handle, &data_));
+  explicit Tensor(AtenTensorHandle handle) : handle_(handle) {}
+  /// Asks torch for all that follows; throws where a tensor has no such thing.
+  void read() {
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(handle_.get(), &dim_));
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle_.get(), &sizes_));
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle_.get(), &strides_));
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(handle_.get(), &dtype_));
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(handle_.get(), &data_));
   }
 
   explicit operator bool() const { return handle_ != nullptr; }

@@ -157,7 +157,9 @@ def _attention_backward(ctx, gradient, lse_gradient):
     return (*_vjp(run, ctx.saved_tensors, gradients), *[None] * (len(ctx.plain) + 1))
 
 
-def _sdpa_vmap(info, in_dims, query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
+def _sdpa_vmap(
+    info, in_dims, query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False, op=sdpa
+):
     """torch.func.vmap: one more batch dimension in front."""
     query, key, value = (
         x.movedim(dim, 0) if dim is not None else x[None]
@@ -166,11 +168,14 @@ def _sdpa_vmap(info, in_dims, query, key, value, attn_mask=None, is_causal=False
     if attn_mask is not None and in_dims[3] is not None:
         attn_mask = attn_mask.movedim(in_dims[3], 0)
         attn_mask = attn_mask.reshape(attn_mask.shape[0], *[1] * (5 - attn_mask.ndim), *attn_mask.shape[1:])
-    return sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa), 0
+    return sdpa_of_any_rank(query, key, value, attn_mask, is_causal, scale, enable_gqa, op), 0
 
 
 def _sdpa_plain_vmap(info, in_dims, query, key, value, is_causal):
-    return _sdpa_vmap(info, (*in_dims[:3], None), query, key, value, None, is_causal)
+    def plain(query, key, value, attn_mask, is_causal, scale, enable_gqa):
+        return sdpa_plain(query, key, value, is_causal)
+
+    return _sdpa_vmap(info, (*in_dims[:3], None), query, key, value, None, is_causal, op=plain)
 
 
 def _register() -> torch.library.Library:

@@ -67,7 +67,7 @@ def scaled_dot_product_attention(
         except (RuntimeError, TypeError) as error:  # PyTorch has an answer, or says what is wrong in its own words
             refusal = str(error)  # not the error itself, which would keep this frame's tensors alive
         if refusal is not None and query.dtype in _DTYPES and key.ndim == value.ndim == 4:
-            if not has_fast_kernel(query, value):
+            if "no fast kernel" in refusal:
                 _remember_slow()
                 refusal = _NO_FAST_KERNEL
             return _by_torch(refusal, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)

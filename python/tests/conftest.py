@@ -19,6 +19,7 @@ def device(request):
 def as_new():
     """No state of one test reaches the next."""
     _fallback.forget_warnings()
+    _torch._slow_seen = False
     torch.manual_seed(0)
     random.seed(0)
     yield

@@ -16,7 +16,7 @@ from conftest import DTYPES, check_close
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import saccade
-from saccade import _fallback
+from saccade import _fallback, _torch
 
 ours = saccade.scaled_dot_product_attention
 
@@ -335,8 +335,10 @@ def test_what_only_the_reference_kernel_does_on_cuda_goes_to_pytorch():
         lambda: ours(*[x[0] for x in small]),
         lambda: ours(*wide),
         torch.compile(lambda: ours(*small), fullgraph=True, backend="eager"),
+        lambda: torch.func.vmap(ours)(*[x[None] for x in small]),
     ):
         _fallback.forget_warnings()
+        _torch._slow_seen = False
         with pytest.warns(saccade.FallbackWarning, match="no fast kernel"):
             call()
         with warnings.catch_warnings():
@@ -344,6 +346,9 @@ def test_what_only_the_reference_kernel_does_on_cuda_goes_to_pytorch():
             call()
     q, k, v = small
     check_close(ours(q, k, v), oracle(q, k, v))
+    nested = torch.nested.nested_tensor([torch.randn(2, n, 16) for n in (3, 5)], dtype=torch.float16, device="cuda")
+    with pytest.warns(saccade.FallbackWarning):
+        ours(nested, nested, nested)
     _fallback.forget_warnings()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("error", saccade.FallbackWarning)

@@ -320,6 +320,9 @@ TEST(Sm90Planner, TakesWhatIsLikelyToBeFast) {
       {"b1 h8 l512 d64 window=40,0", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
       // Twice as many multiprocessors, as at b1 h2 l1024.
       {"b1 h8 lq256 lk8192 d64", "cluster=2 tile_keys=128 stages=2 general=0 warp_rows=8"},
+      // Blocks that begin and end for few keys, again and again.
+      {"b256 h32 lq1 lk128 d64", "key_groups=1 cluster=1"},
+      {"b64 h16 l32 d128", "warp_rows=16"},
       // Tiles of queries are full, so half of every product would be for nothing.
       {"b8 h16 lq4096 lk64 d64", "warp_rows=16"}};
   for (const auto& [shape, config] : choices) {
@@ -345,6 +348,7 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"b4 h32 lq512 lk64 d64 f16", "sm80 begins and ends sooner"},
                                     {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
                                     {"b1 h64/8 lq1 lk4096 d64 f16 sinks", "keys of so few rows"},
+                                    {"b1 h8 lq1 lk4096 d64 f16 sinks", "general instances do not"},
                                     {"b1 h32/8 lq1 lk4096 d256 f16", "sm80 shares"}}) {
     EXPECT_NE(reason(shape).find(part), std::string::npos) << shape << ": " << reason(shape);
   }

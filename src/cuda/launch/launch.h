@@ -66,7 +66,7 @@ inline Status load(const char* name, const void* kernel, CUcontext context, Load
 }  // namespace detail
 
 /// Enqueues kernel(argument), by the driver: the runtime would look the kernel up every time. Each thread
-/// remembers the last kernel that it launched with this type of argument.
+/// remembers the last kernel that it launched with this type of argument, of a context that nobody may reset.
 template <class Argument>
 [[nodiscard]] Status launch(const char* name, void (*kernel)(Argument), const Grid& grid,
                             const Target& target, const Argument& argument) {

@@ -161,9 +161,9 @@ class Results {
       add_up<kStep + 1>(mine, state, part, first + (upper ? kColumns / 2 : 0));
     }
   }
-  /// Another part's base may be so far above this one's, in every step: as far as bold weights may be above
-  /// their base.
-  static constexpr float kCloseBases = 14;
+  /// Another part's base may be so far above this one's, in every step: with two steps as far as bold weights
+  /// may be above their base, and no farther in all with more.
+  static constexpr float kCloseBases = kConfig.steps() > 2 ? 28.0F / kConfig.steps() : 14.0F;
   /// Makes the larger base of two parts that of these sums.
   template <int kSums>
   static SACCADE_DEVICE void raise(float (&sums)[kSums], States& state, const States& theirs) {

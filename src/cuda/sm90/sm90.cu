@@ -78,8 +78,10 @@ bool suits_half_products(const Problem& p, const Machine& machine, const Config&
   if (c.single() && std::max(p.len_q, p.len_kv) <= c.tile_keys) return true;
   constexpr std::int64_t kMostKeys = 384;  // where larger tiles would not leave many idle
   if (c.single()) return p.len_kv <= kMostKeys && tiles_of(p, c) <= 2 * at_once(machine, c);  // 88 registers
-  if (c.cluster == 1 && p.len_q <= c.rows()) return true;
-  if (tiles_of(p, c) > at_once(machine, c)) return false;
+  constexpr std::int64_t kManyKeys = 2048;  // where blocks that find no room at once have been measured
+  const bool fits = tiles_of(p, c) <= at_once(machine, c);
+  if (c.cluster == 1 && p.len_q <= c.rows() && (fits || p.len_kv >= kManyKeys)) return true;
+  if (!fits) return false;
   return p.len_kv <= kMostKeys || 2 * tiles_of(p, c) <= machine.multiprocessors;
 }
 
@@ -178,7 +180,8 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
   constexpr std::int64_t kRows = 64;  // of a warpgroup
   const std::int64_t tiles = p.batch * p.heads_q * ((p.len_q + kRows - 1) / kRows);
   const bool few = tiles <= machine.multiprocessors / 4;
-  if (few && p.len_q <= kRows && p.len_kv >= 2048 && choose(p, machine)->config.stays())
+  if (has_plain_scores(p) && few && p.len_q <= kRows && p.len_kv >= 2048 &&
+      choose(p, machine)->config.stays())
     return "sm80 shares so many keys of so few rows out, and no instance of this head dim does";
   if (!has_plain_scores(p) && p.len_q <= kRows && p.len_kv >= 2048 && tiles <= machine.multiprocessors)
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
