@@ -54,8 +54,9 @@ TEST_P(Sm90, IsRightForEveryKindOfProblem) {
   std::uint64_t seed = 3;
   const int dim = GetParam().config.dim;
   const auto lk = [](int wanted) { return fmt::format("lk{}", keys(wanted)); };
-  const auto lq = [](int wanted) {  // as many tiles where they are lower
-    return fmt::format("lq{} ", wanted * std::min(GetParam().config.rows(), 64) / 64);
+  const auto lq = [](int wanted) {  // as many tiles where they are lower, and half as many of large clusters
+    const sm90::Config& c = GetParam().config;
+    return fmt::format("lq{} ", wanted * std::min(c.rows(), 64) / (c.cluster > 2 ? 128 : 64));
   };
   for (const std::string& shape :
        {std::string("b1 h1 l64 f16"), std::string("b1 h2 l100 bf16 causal"),
