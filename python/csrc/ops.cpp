@@ -147,12 +147,18 @@ Tensor optional(AtenTensorHandle handle) {
   return handle != nullptr ? Tensor(handle) : Tensor();
 }
 
-void sdpa(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t /*num_outputs*/) {
-  Arguments next(stack);
+/// Every operator has q, k and v first.
+Call begin(Arguments& next) {
   Call call;
   call.q = Tensor(next.tensor());
   call.k = Tensor(next.tensor());
   call.v = Tensor(next.tensor());
+  return call;
+}
+
+void sdpa(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t /*num_outputs*/) {
+  Arguments next(stack);
+  Call call = begin(next);
   call.mask = optional(next.optional_tensor());
   call.causal = next.boolean();
   call.scale = next.optional_real();
@@ -163,10 +169,7 @@ void sdpa(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t /*num
 
 void sdpa_plain(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t /*num_outputs*/) {
   Arguments next(stack);
-  Call call;
-  call.q = Tensor(next.tensor());
-  call.k = Tensor(next.tensor());
-  call.v = Tensor(next.tensor());
+  Call call = begin(next);
   call.causal = next.boolean();
   call.share_heads = false;
   call.only_fast = true;
@@ -175,10 +178,7 @@ void sdpa_plain(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t
 
 void attention(StableIValue* stack, std::uint64_t /*num_inputs*/, std::uint64_t /*num_outputs*/) {
   Arguments next(stack);
-  Call call;
-  call.q = Tensor(next.tensor());
-  call.k = Tensor(next.tensor());
-  call.v = Tensor(next.tensor());
+  Call call = begin(next);
   for (Tensor* x : {&call.mask, &call.alibi_slopes, &call.sinks, &call.cu_seqlens_q, &call.cu_seqlens_kv,
                     &call.kv_lengths, &call.block_table}) {
     *x = optional(next.optional_tensor());
