@@ -27,7 +27,7 @@ struct Arguments {
              ///< first
   tile::PlainScores scores;
   int dim_v;
-  tile::Queue queue;
+  tile::BandedQueue queue;
   tile::Divisor heads_q;
   tile::Tensor4<T> o;
   float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
@@ -57,7 +57,7 @@ SACCADE_DEVICE Unit unit_of_block(const Arguments<T, Instance>& a, int rows, int
   const ptx::Index3 at = ptx::block_index();
   const int head = cluster > 1 ? at.x / cluster : at.y;
   const int number = cluster > 1 ? at.y : at.x;
-  const int tile = number < a.turn ? static_cast<int>(a.queue.tiles) - 1 - number : number - a.turn;
+  const int tile = number < a.turn ? static_cast<int>(a.queue.one.tiles) - 1 - number : number - a.turn;
   return {at.z, head, head / a.group, tile * rows};
 }
 
@@ -128,7 +128,7 @@ Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t
       .turn = 0,
       .scores = {tile::span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
       .dim_v = static_cast<int>(p.dim_v),
-      .queue = tile::Queue::of(p, kConfig.rows()),
+      .queue = tile::BandedQueue::of(p, kConfig.rows()),
       .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
       .o = {static_cast<T*>(t.o), p.o.batch, p.o.head, p.o.row},
       .lse = p.lse ? t.lse : nullptr,

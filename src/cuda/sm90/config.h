@@ -22,9 +22,9 @@ struct Config {
   int warp_rows = 16;  ///< query rows of a warp: 16 or, with half of every product for nothing, 8
 
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
-  /// where products take no longer than weights, or two blocks of a warpgroup share a multiprocessor.
+  /// where products take no longer than weights, or blocks of a warpgroup share a multiprocessor.
   [[nodiscard]] constexpr bool bold() const {
-    return general == 0 && (dim <= 64 || (dim <= 128 && blocks() > 1 && cluster > 1));
+    return general == 0 && (dim <= 64 || (dim <= 128 && blocks() > 1));
   }
   /// Warpgroups have one tile of keys at most, and make use of there being no other (tile/warpgroup_rows.h).
   [[nodiscard]] constexpr bool single() const { return stages == 1; }
@@ -43,7 +43,7 @@ struct Config {
   /// The warp that starts copies has three more to give registers away with.
   [[nodiscard]] constexpr bool hands_over() const { return groups() > (stays() ? 1 : 3); }
   /// Blocks that a multiprocessor should have room for.
-  [[nodiscard]] constexpr int blocks() const { return groups() == 1 ? 2 : 1; }
+  [[nodiscard]] constexpr int blocks() const { return groups() > 1 ? 1 : stays() && dim <= 64 ? 3 : 2; }
   [[nodiscard]] constexpr int threads() const { return 128 * groups() + (hands_over() ? 128 : 32); }
   /// Registers of a thread: at its start, when it starts copies, when it computes.
   [[nodiscard]] constexpr int registers() const { return 65536 / threads() / 8 * 8; }

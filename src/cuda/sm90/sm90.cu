@@ -73,9 +73,8 @@ std::int64_t at_once(const Machine& machine, const Config& c) {
 }
 
 /// Half of every product for nothing pays where there are no rows for the other half, or blocks with twice
-/// the rows would leave multiprocessors idle; and for a tile of queries and keys.
+/// the rows would leave multiprocessors idle.
 bool suits_half_products(const Problem& p, const Machine& machine, const Config& c) {
-  if (c.single() && std::max(p.len_q, p.len_kv) <= c.tile_keys) return true;
   constexpr std::int64_t kMostKeys = 384;  // where larger tiles would not leave many idle
   if (c.single()) return p.len_kv <= kMostKeys && tiles_of(p, c) <= 2 * at_once(machine, c);  // 88 registers
   constexpr std::int64_t kManyKeys = 2048;  // where blocks that find no room at once have been measured
@@ -96,6 +95,16 @@ double latency(const Problem& p, const Entry& entry) {
   return ends + entry.price * each * static_cast<double>(rounds * c.tile_keys);
 }
 
+/// Tiles, counted as if they came one after the other, of a multiprocessor with so many blocks that stay:
+/// with fewer tiles than blocks, as in the end, each takes longer than its share.
+double shared_out(double rounds, int blocks, bool causal) {
+  constexpr double kAlone = 0.9;
+  if (causal) return std::max(1.0, rounds / 2 + 0.6) * (1 + kAlone * std::max(0.0, 1 - rounds / blocks));
+  const double tiles = std::ceil(rounds);
+  const double last = std::fmod(tiles, blocks);
+  return tiles + kAlone * last * (1 - last / blocks);
+}
+
 /// How long the instance takes, in rows that a multiprocessor has to do one after the other.
 double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const Config& c = entry.config;
@@ -114,7 +123,12 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   // for one of them, or half of a mean one.
   const bool causal = p.causal || p.window_right == 0;
   double tiles = causal ? std::max(1.0, rounds / 2 + 0.25) : std::ceil(rounds);
-  if (c.stays()) return entry.price * rows * tiles;
+  if (c.stays()) {
+    // Keys that a warpgroup would have done while the only block of a multiprocessor begins and ends a tile.
+    const double ends = c.blocks() == 1 ? 16 : 0;
+    if (c.blocks() > 1) tiles = shared_out(rounds, c.blocks(), causal);
+    return entry.price * rows * tiles * (1 + ends / keys);
+  }
   if (rounds > 1 && c.blocks() > 1) tiles *= 0.8;  // each hides waits of the other
   // Keys that a warpgroup would have done while parts are exchanged, and while a block that does not find
   // room at once begins and ends.
@@ -187,10 +201,6 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
     return "sm80 shares the reading of the mask out to more blocks";
-  const bool has_instance = p.dim_qk == 64 && p.dim_v == 64;
-  const bool half = choose(p, machine)->config.warp_rows < 16;
-  if (has_instance && !half && p.len_kv <= 64)
-    return "sm80 begins and ends sooner, which is most of the time for so few keys";
   return std::nullopt;
 }
 

@@ -3,10 +3,14 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <utility>
+
+#include <saccade/problem.h>
 
 #include "cuda/tile/divisor.h"
 #include "cuda/tile/keys.h"
 #include "cuda/tile/philox.h"
+#include "cuda/tile/queue.h"
 #include "cuda/tile/scheduler.h"
 #include "cuda/tile/softmax.h"
 #include "cuda/tile/swizzle.h"
@@ -183,6 +187,49 @@ TEST(Schedulers, DealEveryUnitOnceAndLongestFirst) {
     EXPECT_LE(b.tile, before);
     before = b.tile;
   }
+}
+
+tile::BandedQueue queue_of(const char* shape, int rows) {
+  return tile::BandedQueue::of(parse_problem(shape).value(), rows);
+}
+
+TEST(BandedQueue, TakesEveryTileOnceBandByBand) {
+  for (const char* shape :
+       {"b8 h16 l2048 d128 f16 causal", "b1 h128/8 l2048 d192 f16 causal", "b4 h16 l4096 d64 f16 causal br",
+        "b1 h7 l300 d64 f16 causal", "b3 h41 l2000 d256 f16 window=inf,9", "b1 h8 l20000 d256 f16 causal",
+        "b2 h3 l600 d64 f16", "b1 h1 lq1 lk100000 d256 f16 causal"}) {
+    const Problem problem = parse_problem(shape).value();
+    const tile::BandedQueue queue = queue_of(shape, 128);
+    const auto tiles = static_cast<int>(queue.one.tiles);
+    const auto heads = static_cast<int>(queue.one.heads);
+    ASSERT_EQ(queue.size(), problem.batch * problem.heads_q * tiles) << shape;
+    std::set<std::pair<int, int>> seen;
+    int before = -1;
+    for (int number = 0; number < queue.size(); ++number) {
+      const tile::Work work = queue.take(number);
+      EXPECT_TRUE(work.tile >= 0 && work.tile < tiles && work.head >= 0) << shape;
+      seen.emplace(work.head, work.tile);
+      if (!queue.one.longest_first) continue;
+      const int band = work.head / heads;
+      ASSERT_EQ(band, number / (heads * tiles)) << shape;
+      const int number_in_band = number % (heads * tiles);
+      if (number_in_band > 0) {  // down in the last band, up in the one before it
+        const bool down = (queue.bands - 1 - band) % 2 == 0;
+        ASSERT_TRUE(down ? work.tile <= before : work.tile >= before) << shape;
+      }
+      before = work.tile;
+    }
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(queue.size())) << shape;
+  }
+}
+
+TEST(BandedQueue, BandsAreWhatTheCacheHolds) {
+  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16 causal", 192).bands, 4);     // of 1 MiB a head
+  EXPECT_EQ(queue_of("b1 h128/8 l2048 d128 f16 causal", 192).bands, 1);  // shared by 16 heads
+  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16", 192).bands, 1);            // goes head by head
+  EXPECT_EQ(queue_of("b1 h8 l512 d64 f16 causal", 64).bands, 1);
+  EXPECT_EQ(queue_of("b1 h127 l2048 d128 f16 causal", 192).bands, 1);  // is not to be divided
+  EXPECT_EQ(queue_of("b1 h8 l100000 d256 f16 causal", 128).bands, 1);  // one head is too much
 }
 
 TEST(Philox, GivesThePublishedNumbers) {
