@@ -57,7 +57,7 @@ SACCADE_DEVICE Unit unit_of_block(const Arguments<T, Instance>& a, int rows, int
   const ptx::Index3 at = ptx::block_index();
   const int head = cluster > 1 ? at.x / cluster : at.y;
   const int number = cluster > 1 ? at.y : at.x;
-  const int tile = number < a.turn ? static_cast<int>(a.queue.one.tiles) - 1 - number : number - a.turn;
+  const int tile = number < a.turn ? static_cast<int>(a.queue.tiles) - 1 - number : number - a.turn;
   return {at.z, head, head / a.group, tile * rows};
 }
 

@@ -13,12 +13,12 @@ Status launch_typed(const Problem& p, const Tensors& t, const Launch& how, const
   constexpr Config kConfig = Instance::kConfig;
   Result<Arguments<T, Instance>> a = make_arguments<T, Instance>(p, t);
   if (!a.ok()) return a.status();
-  const int tiles = static_cast<int>(a->queue.one.tiles);
+  const int tiles = static_cast<int>(a->queue.tiles);
   const int heads = static_cast<int>(p.heads_q);
   const int batch = static_cast<int>(p.batch);
   const ptx::Index3 all = kConfig.cluster > 1 ? ptx::Index3{heads * kConfig.cluster, tiles, batch}
                                               : ptx::Index3{tiles, heads, batch};
-  if (a->queue.one.longest_first) {
+  if (a->queue.longest_first()) {
     // The longest first; but where all blocks find room at once, two to a multiprocessor, the second half
     // goes the other way: each long one shares with a short one.
     const std::int64_t blocks = std::int64_t{all.x} * all.y * all.z;

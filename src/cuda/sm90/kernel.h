@@ -35,7 +35,7 @@ SACCADE_DEVICE void for_each_tile(const Arguments<T, Instance>& a, const Act& ac
     for (int first = 0; first < size; first += blocks) {
       const int number = first + (back ? blocks - 1 - block : block);
       if (number < size) act(unit_of(a, number, kRows));
-      back = a.queue.one.longest_first && !back;
+      back = a.queue.longest_first() && !back;
     }
   }
 }

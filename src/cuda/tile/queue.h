@@ -28,29 +28,37 @@ struct Queue {
   }
 };
 
-/// Where the longest tiles come first, only so many heads at a time, a band, as have their keys and values in
-/// the cache together. Bands go up and down in turns, and the last one down, so that no block that stays has
-/// long tiles every time.
+/// For blocks that stay. Where the longest tiles come first, only so many heads at a time, a band, as have
+/// their keys and values in the cache together. Bands go up and down in turns, and the last one down, so that
+/// no block has long tiles every time.
 struct BandedQueue {
-  Queue one;     ///< of a band
-  Divisor band;  ///< tiles in one
-  int bands = 1;
+  Divisor tiles;  ///< in a head
+  Divisor heads;  ///< of a band, all batches counted
+  int bands = 0;  ///< 0: the tiles of a head are of one length, and heads come one after the other
 
   /// Of tiles of `rows` rows.
   static BandedQueue of(const Problem& p, int rows) {
-    Queue one = Queue::of(p, rows);
-    const auto all = static_cast<int>(one.heads);
+    const Queue all = Queue::of(p, rows);
+    if (!all.longest_first) return {.tiles = all.tiles, .heads = all.heads};
+    const auto count = static_cast<int>(all.heads);
     const std::int64_t bytes = p.len_kv * (p.dim_qk + p.dim_v) * 2 / p.group();  // of a query head's keys
-    const int heads = one.longest_first ? band_of(all, kCached / std::max<std::int64_t>(bytes, 1)) : all;
-    one.heads = Divisor::of(heads);
-    return {.one = one, .band = Divisor::of(one.size()), .bands = all / heads};
+    const int heads = band_of(count, kCached / std::max<std::int64_t>(bytes, 1));
+    return {.tiles = all.tiles, .heads = Divisor::of(heads), .bands = count / heads};
   }
-  [[nodiscard]] SACCADE_BOTH int size() const { return static_cast<int>(band) * bands; }
+  [[nodiscard]] SACCADE_BOTH bool longest_first() const { return bands > 0; }
+  [[nodiscard]] SACCADE_BOTH int size() const {
+    return static_cast<int>(tiles) * static_cast<int>(heads) * (bands > 1 ? bands : 1);
+  }
   [[nodiscard]] SACCADE_BOTH Work take(int number) const {
-    const int before = number / band;
-    Work work = one.take(number - before * static_cast<int>(band));
-    work.head += before * static_cast<int>(one.heads);
-    if ((bands - 1 - before) % 2 != 0) work.tile = static_cast<int>(one.tiles) - 1 - work.tile;
+    if (bands == 0) return head_by_head(number, tiles);
+    Work work = tile::longest_first(number, tiles, heads);
+    if (bands == 1) return work;
+    const int level = number / heads;
+    const int band = level / tiles;
+    const int in_band = level - band * static_cast<int>(tiles);
+    const bool down = (bands - 1 - band) % 2 == 0;
+    work.tile = down ? static_cast<int>(tiles) - 1 - in_band : in_band;
+    work.head += band * static_cast<int>(heads);
     return work;
   }
 

@@ -200,8 +200,8 @@ TEST(BandedQueue, TakesEveryTileOnceBandByBand) {
         "b2 h3 l600 d64 f16", "b1 h1 lq1 lk100000 d256 f16 causal"}) {
     const Problem problem = parse_problem(shape).value();
     const tile::BandedQueue queue = queue_of(shape, 128);
-    const auto tiles = static_cast<int>(queue.one.tiles);
-    const auto heads = static_cast<int>(queue.one.heads);
+    const auto tiles = static_cast<int>(queue.tiles);
+    const auto heads = static_cast<int>(queue.heads);
     ASSERT_EQ(queue.size(), problem.batch * problem.heads_q * tiles) << shape;
     std::set<std::pair<int, int>> seen;
     int before = -1;
@@ -209,7 +209,7 @@ TEST(BandedQueue, TakesEveryTileOnceBandByBand) {
       const tile::Work work = queue.take(number);
       EXPECT_TRUE(work.tile >= 0 && work.tile < tiles && work.head >= 0) << shape;
       seen.emplace(work.head, work.tile);
-      if (!queue.one.longest_first) continue;
+      if (!queue.longest_first()) continue;
       const int band = work.head / heads;
       ASSERT_EQ(band, number / (heads * tiles)) << shape;
       const int number_in_band = number % (heads * tiles);
@@ -226,7 +226,7 @@ TEST(BandedQueue, TakesEveryTileOnceBandByBand) {
 TEST(BandedQueue, BandsAreWhatTheCacheHolds) {
   EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16 causal", 192).bands, 4);     // of 1 MiB a head
   EXPECT_EQ(queue_of("b1 h128/8 l2048 d128 f16 causal", 192).bands, 1);  // shared by 16 heads
-  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16", 192).bands, 1);            // goes head by head
+  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16", 192).bands, 0);            // goes head by head
   EXPECT_EQ(queue_of("b1 h8 l512 d64 f16 causal", 64).bands, 1);
   EXPECT_EQ(queue_of("b1 h127 l2048 d128 f16 causal", 192).bands, 1);  // is not to be divided
   EXPECT_EQ(queue_of("b1 h8 l100000 d256 f16 causal", 128).bands, 1);  // one head is too much
