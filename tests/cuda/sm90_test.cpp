@@ -8,6 +8,7 @@
 #include "core/dtypes.h"
 #include "cuda/kernels.h"
 #include "cuda/sm90/config.h"
+#include "cuda/tile/queue.h"
 #include "emu/session.h"
 #include "family.h"
 #include "support/from_environment.h"
@@ -349,7 +350,7 @@ TEST(Sm90Planner, TakesWhatIsLikelyToBeFast) {
       {"b1 h8 l512 d64 window=40,0", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
       // Twice as many multiprocessors, as at b1 h2 l1024.
       {"b1 h8 lq256 lk8192 d64", "cluster=2 tile_keys=128 stages=2 general=0 warp_rows=8"},
-      {"b64 h16 l32 d128", "warp_rows=16"},
+      {"b64 h16 l32 d128", "row_groups=1 key_groups=1 cluster=1 tile_keys=64"},
       // Tiles of queries are full, so half of every product would be for nothing.
       {"b8 h16 lq4096 lk64 d64", "warp_rows=16"}};
   for (const auto& [shape, config] : choices) {
@@ -372,6 +373,7 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"l512 d60 f16", "multiples of 8"},
                                     {"l512 d264 f16", "up to 256"},
                                     {"lq0 lk512 d64 f16", "empty"},
+                                    {"b4 h32 lq512 lk64 d64 f16 softcap=9", "sm80 begins and ends sooner"},
                                     {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
                                     {"b1 h64/8 lq1 lk4096 d64 f16 sinks", "keys of so few rows"},
                                     {"b1 h8 lq1 lk4096 d64 f16 sinks", "general instances do not"},
@@ -419,6 +421,32 @@ TEST(Sm90Planner, SaysWhyNot) {
       kernel.prepare(parse_problem("l513 d64 f16").value(), emulated_machine(),
                      "row_groups=1 key_groups=2 cluster=2 tile_keys=128 stages=1 warp_rows=16");
   EXPECT_NE(many.status().message().find("up to 512 keys"), std::string::npos) << many.status().message();
+}
+
+// Heads whose keys would fill the cache come one after the other, though the longest tiles of a head come
+// first. Only the first keys are seen, so that it takes no time.
+TEST(Sm90Bands, AreRight) {
+  int instances_seen = 0;
+  for (const Named& instance : instances()) {
+    const sm90::Config& c = instance.config;
+    if (!c.stays() || c.general != 0 || c.row_groups % 2 == 0) continue;
+    ++instances_seen;
+    const std::int64_t keys = 7'000'000 / c.dim;  // of 27 MB
+    const Problem problem =
+        parse_problem(fmt::format("b1 h3 lq200 lk{} d{} f16 causal", keys, c.dim)).value();
+    ASSERT_EQ(emulated::tile::BandedQueue::of(problem, c.rows()).bands, 3);
+    Machine machine = emulated_machine();
+    machine.multiprocessors = 2;
+    const Runner runner = [&](const Problem& p, const Tensors& t) -> Status {
+      const Result<Prepared> prepared = find_emulated("sm90")->prepare(p, machine, instance.text);
+      if (!prepared.ok()) return prepared.status();
+      const emu::Session session({.seed = 5});
+      return prepared->launch(t, nullptr, nullptr);
+    };
+    const Verdict verdict = verify(problem, runner, {.seed = 5});
+    EXPECT_TRUE(verdict.passed()) << instance.text << ": " << verdict.failures.front().detail;
+  }
+  EXPECT_EQ(instances_seen, 3);
 }
 
 TEST(Sm90Fuzz, IsRightForRandomProblems) {

@@ -99,7 +99,10 @@ double latency(const Problem& p, const Entry& entry) {
 /// with fewer tiles than blocks, as in the end, each takes longer than its share.
 double shared_out(double rounds, int blocks, bool causal) {
   constexpr double kAlone = 0.9;
-  if (causal) return std::max(1.0, rounds / 2 + 0.6) * (1 + kAlone * std::max(0.0, 1 - rounds / blocks));
+  if (causal) {
+    const double idle = std::max(0.0, 1 - std::max(rounds, 1.0) / blocks);
+    return std::max(1.0, rounds / 2 + 0.6) * (1 + kAlone * idle);
+  }
   const double tiles = std::ceil(rounds);
   const double last = std::fmod(tiles, blocks);
   return tiles + kAlone * last * (1 - last / blocks);
@@ -201,6 +204,8 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
     return "sm80 shares the reading of the mask out to more blocks";
+  if (!has_plain_scores(p) && p.dim_qk == 64 && p.dim_v == 64 && p.len_kv <= 64)
+    return "sm80 begins and ends sooner, which is most of the time for so few keys";
   return std::nullopt;
 }
 

@@ -40,10 +40,10 @@ struct BandedQueue {
   static BandedQueue of(const Problem& p, int rows) {
     const Queue all = Queue::of(p, rows);
     if (!all.longest_first) return {.tiles = all.tiles, .heads = all.heads};
-    const auto count = static_cast<int>(all.heads);
-    const std::int64_t bytes = p.len_kv * (p.dim_qk + p.dim_v) * 2 / p.group();  // of a query head's keys
-    const int heads = band_of(count, kCached / std::max<std::int64_t>(bytes, 1));
-    return {.tiles = all.tiles, .heads = Divisor::of(heads), .bands = count / heads};
+    const auto group = static_cast<int>(p.group());
+    const auto key_heads = static_cast<int>(all.heads) / group;
+    const int band = band_of(key_heads, p.len_kv * (p.dim_qk + p.dim_v) * 2);
+    return {.tiles = all.tiles, .heads = Divisor::of(band * group), .bands = key_heads / band};
   }
   [[nodiscard]] SACCADE_BOTH bool longest_first() const { return bands > 0; }
   [[nodiscard]] SACCADE_BOTH int size() const {
@@ -66,11 +66,14 @@ struct BandedQueue {
   /// What the second-level cache holds beside queries and outputs: two thirds of Hopper's.
   static constexpr std::int64_t kCached = 36 << 20;
 
-  /// The largest number that divides all heads and is at most `most`; all, where that leaves few together.
-  static int band_of(int all, std::int64_t most) {
-    if (most >= all) return all;
-    for (auto heads = static_cast<int>(most); 2 * heads > most; --heads) {
-      if (all % heads == 0) return heads;
+  /// Key heads of so many bytes to a band: the most that fit and divide all, or all, where these are not much
+  /// more than fit (blocks share long and short tiles out less evenly then), or few would be together.
+  static int band_of(int all, std::int64_t bytes) {
+    if (2 * all * bytes < 3 * kCached) return all;
+    const auto most = static_cast<int>(std::min<std::int64_t>(all, kCached / bytes));
+    constexpr int kTries = 64;  // this is done for every launch
+    for (int band = most; 2 * band > most && band > most - kTries; --band) {
+      if (all % band == 0) return band;
     }
     return all;
   }

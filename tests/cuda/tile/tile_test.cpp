@@ -196,8 +196,9 @@ tile::BandedQueue queue_of(const char* shape, int rows) {
 TEST(BandedQueue, TakesEveryTileOnceBandByBand) {
   for (const char* shape :
        {"b8 h16 l2048 d128 f16 causal", "b1 h128/8 l2048 d192 f16 causal", "b4 h16 l4096 d64 f16 causal br",
-        "b1 h7 l300 d64 f16 causal", "b3 h41 l2000 d256 f16 window=inf,9", "b1 h8 l20000 d256 f16 causal",
-        "b2 h3 l600 d64 f16", "b1 h1 lq1 lk100000 d256 f16 causal"}) {
+        "b1 h7 l300 d64 f16 causal", "b1 h96 l2048 d128 f16 causal", "b1 h128/16 l16384 d128 f16 causal",
+        "b3 h41 l2000 d256 f16 window=inf,9", "b1 h8 l20000 d256 f16 causal", "b2 h3 l600 d64 f16",
+        "b1 h1 lq1 lk100000 d256 f16 causal"}) {
     const Problem problem = parse_problem(shape).value();
     const tile::BandedQueue queue = queue_of(shape, 128);
     const auto tiles = static_cast<int>(queue.tiles);
@@ -207,7 +208,9 @@ TEST(BandedQueue, TakesEveryTileOnceBandByBand) {
     int before = -1;
     for (int number = 0; number < queue.size(); ++number) {
       const tile::Work work = queue.take(number);
-      EXPECT_TRUE(work.tile >= 0 && work.tile < tiles && work.head >= 0) << shape;
+      EXPECT_TRUE(work.tile >= 0 && work.tile < tiles && work.head >= 0 &&
+                  work.head < problem.batch * problem.heads_q)
+          << shape;
       seen.emplace(work.head, work.tile);
       if (!queue.longest_first()) continue;
       const int band = work.head / heads;
@@ -224,12 +227,17 @@ TEST(BandedQueue, TakesEveryTileOnceBandByBand) {
 }
 
 TEST(BandedQueue, BandsAreWhatTheCacheHolds) {
-  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16 causal", 192).bands, 4);     // of 1 MiB a head
+  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16 causal", 192).bands, 4);  // of 1 MiB a head
+  EXPECT_EQ(queue_of("b1 h96 l2048 d128 f16 causal", 192).bands, 3);
   EXPECT_EQ(queue_of("b1 h128/8 l2048 d128 f16 causal", 192).bands, 1);  // shared by 16 heads
-  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16", 192).bands, 0);            // goes head by head
+  EXPECT_EQ(queue_of("b1 h128/16 l16384 d128 f16 causal", 192).bands, 4);
+  EXPECT_EQ(static_cast<int>(queue_of("b1 h128/16 l16384 d128 f16 causal", 192).heads), 32);  // whole groups
+  EXPECT_EQ(queue_of("b1 h40 l2048 d128 f16 causal", 192).bands, 1);  // hardly more than fits
+  EXPECT_EQ(queue_of("b8 h16 l2048 d128 f16", 192).bands, 0);         // goes head by head
   EXPECT_EQ(queue_of("b1 h8 l512 d64 f16 causal", 64).bands, 1);
-  EXPECT_EQ(queue_of("b1 h127 l2048 d128 f16 causal", 192).bands, 1);  // is not to be divided
-  EXPECT_EQ(queue_of("b1 h8 l100000 d256 f16 causal", 128).bands, 1);  // one head is too much
+  EXPECT_EQ(queue_of("b1 h127 l2048 d128 f16 causal", 192).bands, 1);     // is not to be divided
+  EXPECT_EQ(queue_of("b1 h8 l100000 d256 f16 causal", 128).bands, 1);     // one head is too much
+  EXPECT_EQ(queue_of("b1 h64/8 l100000 d128 f16 causal", 128).bands, 1);  // and one key head of eight
 }
 
 TEST(Philox, GivesThePublishedNumbers) {
