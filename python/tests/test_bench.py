@@ -189,4 +189,13 @@ def test_the_figures_of_the_documentation_are_those_of_the_evidence():
         assert f"{ratio:.2f}x" in rows["mission, full and causal"]
     for ratios in bars.over_peer(document, peer).values():
         check(rows["ratio to cuDNN over FlashAttention-3's ratio to cuDNN"], ratios)
-    assert f"{bars.worst_error(document):.2f}x" in rows["error against float64 over FlashAttention-2's"]
+    errors = rows["error against float64 over FlashAttention-2's"]
+    assert f"{bars.worst_error(document):.2f}x" in errors
+
+    models = json.loads((evidence / "models.json").read_text())
+    assert [result["shape"] for result in models["results"]] == shapes.read_cases(str(ROOT / "cases" / "models.txt"))
+    mine = [row for result in models["results"] for row in result["kernels"] if row["kernel"] == "saccade"]
+    assert all(row["verified"]["passed"] for row in mine)
+    mean = statistics.geometric_mean([row["speedup"]["value"] for row in mine])
+    assert f"(`models.json`, {len(mine)} of" in text and f"): {mean:.2f}x in geometric mean. Below" in text
+    assert f"({bars.worst_error(models):.2f}x over `models.json`)" in errors
