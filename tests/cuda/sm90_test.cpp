@@ -325,7 +325,22 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b8 h16 l2048 d128", "row_groups=3 key_groups=1"},
       {"b8 h16 l2048 d128 causal", "row_groups=3 key_groups=1"},
       {"b1 h16 l16384 d128 causal", "row_groups=3 key_groups=1"},
+      {"b64 h8 lq1 lk1024 d64", "cluster=1 tile_keys=64 stages=4 general=0 warp_rows=8"},
       {"b1 h8 l16384 d256", "dim=256"},
+      {"b1 h8 l512 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
+      {"b4 h8 l128 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h8 l1024 d256 causal", "dim=256 row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h12 l512 d256 causal", "dim=256 row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h16 l512 d256", "dim=256 row_groups=2"},
+      {"b1 h8 l1024 d256", "dim=256 row_groups=2"},
+      {"b1 h16 lq1 lk8192 d256", "dim=256 row_groups=1 key_groups=1 cluster=4"},
+      {"b1 h8 lq1 lk2048 d256", "dim=256 row_groups=1 key_groups=1 cluster=8"},
+      {"b4 h8 lq1 lk4096 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h16 lq1 lk8192 d192", "dim=256 row_groups=1 key_groups=1 cluster=4"},
+      {"b1 h8 l512 d192", "dim=192 row_groups=1 key_groups=1 cluster=2"},
+      {"b2 h8 l256 d160", "dim=192 row_groups=1 key_groups=1 cluster=2"},
+      {"b2 h8 lq256 lk77 d160", "dim=192 row_groups=1 key_groups=1 cluster=2"},
+      {"b1 h16 l512 d192", "dim=192 row_groups=2"},
       {"b1 h8 l512 d96", "dim=128 row_groups=1"},
       {"b2 h8 l4096 d192", "dim=192"},
       {"b2 h8 l4096 dqk192 dv128", "dim=192"},
@@ -366,6 +381,7 @@ TEST(Sm90Planner, SaysWhyNot) {
     return kernel.refusal(parse_problem(shape).value(), machine, false).value_or("");
   };
   EXPECT_EQ(reason("b1 h8 l512 d64 f16"), "");
+  EXPECT_EQ(reason("b1 h32/8 lq1 lk4096 d256 f16"), "");
   for (const auto& [shape, part] : {std::pair{"l512 d64 f32", "f16 and bf16"},
                                     {"l512 d256 f16 softcap=5", "softcap"},
                                     {"b2 l512 d64 f16 varlen", "dense"},
@@ -376,8 +392,7 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"b4 h32 lq512 lk64 d64 f16 softcap=9", "sm80 begins and ends sooner"},
                                     {"b1 h8 l1024 d64 f16 mask=qk", "reading of the mask"},
                                     {"b1 h64/8 lq1 lk4096 d64 f16 sinks", "keys of so few rows"},
-                                    {"b1 h8 lq1 lk4096 d64 f16 sinks", "general instances do not"},
-                                    {"b1 h32/8 lq1 lk4096 d256 f16", "sm80 shares"}}) {
+                                    {"b1 h8 lq1 lk4096 d64 f16 sinks", "general instances do not"}}) {
     EXPECT_NE(reason(shape).find(part), std::string::npos) << shape << ": " << reason(shape);
   }
   for (const int capability : {80, 89, 100}) {

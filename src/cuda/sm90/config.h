@@ -43,7 +43,10 @@ struct Config {
   /// The warp that starts copies has three more to give registers away with.
   [[nodiscard]] constexpr bool hands_over() const { return groups() > (stays() ? 1 : 3); }
   /// Blocks that a multiprocessor should have room for.
-  [[nodiscard]] constexpr int blocks() const { return groups() > 1 ? 1 : stays() && dim <= 64 ? 3 : 2; }
+  [[nodiscard]] constexpr int blocks() const {
+    if (groups() > 1 || dim > 128) return 1;
+    return stays() && dim <= 64 ? 3 : 2;
+  }
   [[nodiscard]] constexpr int threads() const { return 128 * groups() + (hands_over() ? 128 : 32); }
   /// Registers of a thread: at its start, when it starts copies, when it computes.
   [[nodiscard]] constexpr int registers() const { return 65536 / threads() / 8 * 8; }

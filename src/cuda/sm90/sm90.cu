@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "core/heads_as_rows.h"
 #include "cuda/launch/accept.h"
@@ -77,11 +78,13 @@ std::int64_t at_once(const Machine& machine, const Config& c) {
 bool suits_half_products(const Problem& p, const Machine& machine, const Config& c) {
   constexpr std::int64_t kMostKeys = 384;  // where larger tiles would not leave many idle
   if (c.single()) return p.len_kv <= kMostKeys && tiles_of(p, c) <= 2 * at_once(machine, c);  // 88 registers
-  constexpr std::int64_t kManyKeys = 2048;  // where blocks that find no room at once have been measured
-  const bool fits = tiles_of(p, c) <= at_once(machine, c);
-  if (c.cluster == 1 && p.len_q <= c.rows() && (fits || p.len_kv >= kManyKeys)) return true;
+  const std::int64_t tiles = tiles_of(p, c);
+  const bool fits = tiles <= at_once(machine, c);
+  // Where blocks that find no room at once have been measured.
+  const std::int64_t many_keys = tiles <= 2 * at_once(machine, c) ? 2048 : 1024;
+  if (c.cluster == 1 && p.len_q <= c.rows() && (fits || p.len_kv >= many_keys)) return true;
   if (!fits) return false;
-  return p.len_kv <= kMostKeys || 2 * tiles_of(p, c) <= machine.multiprocessors;
+  return p.len_kv <= kMostKeys || 2 * tiles <= machine.multiprocessors;
 }
 
 /// How many microseconds a cluster of few rows takes: to begin, exchange and end, and for the keys of a part.
@@ -142,14 +145,18 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   return entry.price * rows * tiles;
 }
 
-/// The narrowest instances that will do, and of those the cheapest.
+/// Those for few rows before all others, where they suit, then the narrowest that will do, and of those the
+/// cheapest: for few rows the time goes into reading, and columns that are not there are not read.
 const Entry* choose(const Problem& p, const Machine& machine) {
+  const auto rank = [&](const Entry& entry) {
+    const double price = cost(p, machine, entry);
+    const bool few = entry.config.warp_rows < 16 && std::isfinite(price);
+    return std::tuple(!few, entry.config.dim, price);
+  };
   const Entry* best = nullptr;
   for (const Entry& entry : kEntries) {
     if (refusal(p, machine, entry.config)) continue;
-    if (best == nullptr || entry.config.dim < best->config.dim ||
-        (entry.config.dim == best->config.dim && cost(p, machine, entry) < cost(p, machine, *best)))
-      best = &entry;
+    if (best == nullptr || rank(entry) < rank(*best)) best = &entry;
   }
   return best;
 }
@@ -196,10 +203,6 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
 std::optional<std::string> decline(const Problem& p, const Machine& machine) {
   constexpr std::int64_t kRows = 64;  // of a warpgroup
   const std::int64_t tiles = p.batch * p.heads_q * ((p.len_q + kRows - 1) / kRows);
-  const bool few = tiles <= machine.multiprocessors / 4;
-  if (has_plain_scores(p) && few && p.len_q <= kRows && p.len_kv >= 2048 &&
-      choose(p, machine)->config.stays())
-    return "sm80 shares so many keys of so few rows out, and no instance of this head dim does";
   if (!has_plain_scores(p) && p.len_q <= kRows && p.len_kv >= 2048 && tiles <= machine.multiprocessors)
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
