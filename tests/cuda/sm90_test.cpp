@@ -27,8 +27,9 @@ std::vector<Named> instances() {
     list.push_back(
         {c,
          fmt::format(
-             "dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={} general={} warp_rows={}",
-             c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages, c.general, c.warp_rows)});
+             "dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={} general={} warp_rows={}{}",
+             c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages, c.general, c.warp_rows,
+             c.splits() ? " split=1" : "")});
   };
 #define SACCADE_SM90(price, ...) add(sm90::Instance<__VA_ARGS__>::kConfig);
 #include "cuda/sm90/instances.def"
@@ -215,6 +216,37 @@ TEST_P(Sm90, TheSameBitsWhateverTheOrder) {
   expect_same_bits(problem, prepared.value());
 }
 
+// Several clusters share the keys of a tile of queries, and some of them get none; the last one that is done
+// adds up, whichever it is. The counters of a launch are those of the launch before; the first one finds what
+// happens to lie there.
+TEST(Sm90Split, ClustersShareTheKeys) {
+  const Kernel& kernel = *find_emulated("sm90");
+  int instances_seen = 0;
+  for (const Named& instance : instances()) {
+    const sm90::Config& c = instance.config;
+    if (!c.splits()) continue;
+    ++instances_seen;
+    const std::string one = instance.text.substr(0, instance.text.find(" split="));
+    std::uint64_t seed = 20;
+    for (const char* shape : {"b2 h2/1 lq20 lk2500 bf16 causal br lse", "b1 h1 lq33 lk300 f16 scale=4 lse",
+                              "b1 h2 lq1 lk3000 f16 scale=3", "b1 h1 lq3 lk2200 f16 window=700,30 br",
+                              "dv24 b1 h1 lq5 lk40 f16"}) {
+      expect_right(kernel, fmt::format("d{} {}", c.dim, shape), fmt::format("{} split={}", one, seed % 4 + 2),
+                   seed);
+      ++seed;
+    }
+    const Problem problem = parse_problem(fmt::format("b1 h2 lq20 lk1500 f16 d{}", c.dim)).value();
+    const Result<Prepared> prepared = kernel.prepare(problem, emulated_machine(), one + " split=3");
+    ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+    ASSERT_GT(prepared->workspace_bytes, 0U);
+    for (const unsigned char garbage : {0x7f, 0xff}) {
+      expect_same_bits(problem, prepared.value(),
+                       std::vector<std::byte>(prepared->workspace_bytes, std::byte{garbage}));
+    }
+  }
+  EXPECT_EQ(instances_seen, 3);
+}
+
 // A key that is no number makes every row that sees it none, whichever tile it is in; a query only its own.
 TEST_P(Sm90, NotANumberReachesTheOutput) {
   const int dim = GetParam().config.dim;
@@ -326,6 +358,10 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b8 h16 l2048 d128 causal", "row_groups=3 key_groups=1"},
       {"b1 h16 l16384 d128 causal", "row_groups=3 key_groups=1"},
       {"b64 h8 lq1 lk1024 d64", "cluster=1 tile_keys=64 stages=4 general=0 warp_rows=8"},
+      {"b1 h32/8 lq1 lk65536 d128", "warp_rows=8 split=1 "},
+      {"b1 h32/4 lq1 lk65536 d128", "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=3 "},
+      {"b1 h32/1 lq1 lk65536 d128", "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=15 "},
+      {"b1 h32/1 lq1 lk65536 d128 window=500,0", "split=1 "},
       {"b1 h8 l16384 d256", "dim=256"},
       {"b1 h8 l512 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
       {"b4 h8 l128 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
@@ -425,6 +461,10 @@ TEST(Sm90Planner, SaysWhyNot) {
           .message()
           .find("overlap=1 does not go"),
       std::string::npos);
+  const Result<Prepared> apart =
+      kernel.prepare(parse_problem("b1 h8 l512 d64 f16").value(), emulated_machine(), "split=3");
+  EXPECT_NE(apart.status().message().find("split=3 does not go"), std::string::npos)
+      << apart.status().message();
   const Result<Prepared> unknown =
       kernel.prepare(parse_problem("l512 d64 f16").value(), emulated_machine(), "row_groups=7");
   EXPECT_NE(unknown.status().message().find("row_groups=7"), std::string::npos) << unknown.status().message();

@@ -2,6 +2,8 @@
 // accesses, in the emulator each is checked for bounds, alignment, races and unwritten bytes.
 #pragma once
 
+#include <type_traits>
+
 #include "core/dtypes.h"
 #include "cuda/ptx/machine.h"
 
@@ -54,9 +56,12 @@ SACCADE_DEVICE T load_constant(const T* from) {
     return *reinterpret_cast<const T*>(&x);
   }
 }
-/// Adds to a counter in global memory and returns what it held. Orders nothing.
-SACCADE_DEVICE std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t value) {
-  return atomicAdd(to, value);
+/// Adds to a counter of 32 or 64 bits in global memory, which may be one that nobody has written, and returns
+/// what it held. Orders nothing.
+template <class Word>
+SACCADE_DEVICE Word atomic_add(Word* to, std::type_identity_t<Word> value) {
+  using Number = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
+  return atomicAdd(reinterpret_cast<Number*>(to), static_cast<Number>(value));
 }
 /// Replaces a number in global memory, which may be one that nobody has written, by `desired` if it is
 /// `expected`; returns what it was. Orders nothing.
@@ -67,7 +72,7 @@ SACCADE_DEVICE std::uint64_t compare_and_swap(std::uint64_t* at, std::uint64_t e
 }
 /// What this thread wrote before is seen by every thread that sees what it writes after.
 SACCADE_DEVICE void fence_device() {
-  __threadfence();
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");  // __threadfence() is one that orders more, and slower
 }
 #else
 template <class T>
@@ -84,10 +89,10 @@ SACCADE_DEVICE T load_constant(const T* from SACCADE_WHERE) {
   thread.require(thread.owner(from) == nullptr, "takes shared memory for constant global memory", where);
   return thread.load(from, where);
 }
-SACCADE_DEVICE std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t value SACCADE_WHERE) {
+template <class Word>
+SACCADE_DEVICE Word atomic_add(Word* to, std::type_identity_t<Word> value SACCADE_WHERE) {
   emu::Thread& thread = emu::this_thread();
   thread.require(thread.owner(to) == nullptr, "atomic_add counts in global memory", where);
-  thread.read(to, sizeof *to, where);
   thread.write(to, sizeof *to, where);
   return __atomic_fetch_add(to, value, __ATOMIC_SEQ_CST);
 }

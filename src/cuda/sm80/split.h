@@ -6,6 +6,7 @@
 
 #include "cuda/ptx/memory.h"
 #include "cuda/sm80/config.h"
+#include "cuda/tile/arrivals.h"
 #include "cuda/tile/divisor.h"
 
 namespace saccade::SACCADE_MACHINE::sm80 {
@@ -43,21 +44,7 @@ struct Split {
 
   /// Counts the block among those of its tile of queries; true for the last one. By one thread, between two
   /// fences.
-  ///
-  /// Nobody clears the workspace beforehand: a counter is a tag and a number, anything without the tag counts
-  /// as none, and the last block leaves a 0. The tag begins as a NaN that no arithmetic makes.
-  [[nodiscard]] SACCADE_DEVICE bool arrive() const {
-    constexpr std::uint64_t kTag = 0x7fc5acade7fc5aULL;  // 56 bits
-    std::uint64_t seen = 0;
-    while (true) {
-      const std::uint64_t others = seen >> 8 == kTag ? seen & 0xffU : 0;
-      const bool last = others + 1 == static_cast<std::uint64_t>(blocks());
-      const std::uint64_t found =
-          ptx::compare_and_swap(arrivals + tile(), seen, last ? 0 : kTag << 8 | (others + 1));
-      if (found == seen) return last;
-      seen = found;
-    }
-  }
+  [[nodiscard]] SACCADE_DEVICE bool arrive() const { return tile::arrive_last(arrivals + tile(), blocks()); }
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

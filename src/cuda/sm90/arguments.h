@@ -18,6 +18,12 @@ struct Anything {
 };
 struct Nothing {};
 
+/// Where warps leave results for those that have the same rows and columns in other clusters.
+struct Workspace {
+  std::byte* messages;      ///< [tile of queries][warp of a cluster][cluster]
+  std::uint64_t* arrivals;  ///< [tile of queries][warp of a cluster]
+};
+
 /// What is needed first comes first: every 64 bytes of it are a wait of their own.
 template <class T, class Instance>
 struct Arguments {
@@ -34,6 +40,7 @@ struct Arguments {
   std::int64_t lse_batch, lse_head, lse_row;
   ptx::TensorMap q{}, k{}, v{};  ///< [batch, head, row, column], in boxes of 64 columns
   std::conditional_t<Instance::kConfig.general != 0, Anything, Nothing> any{};
+  std::conditional_t<Instance::kConfig.splits(), Workspace, Nothing> workspace{};
 };
 
 /// A tile of queries of one head.
@@ -49,6 +56,15 @@ SACCADE_DEVICE Unit unit_of(const Arguments<T, Instance>& a, int number, int row
   const int head = work.head % a.heads_q;
   return {work.head / a.heads_q, head, head / a.group, work.tile * rows};
 }
+/// Clusters that share the keys of a tile of queries, and the number of this block's among them.
+template <class T, class Instance>
+SACCADE_DEVICE int split_of(const Arguments<T, Instance>& a) {
+  return Instance::kConfig.splits() ? ptx::grid_size().y / a.queue.tiles : 1;
+}
+template <class T, class Instance>
+SACCADE_DEVICE int cluster_of(const Arguments<T, Instance>& a) {
+  return Instance::kConfig.splits() ? ptx::block_index().y / a.queue.tiles : 0;
+}
 /// Of a block that has one: its place in the grid. Clusters come GPC by GPC, where the same keys had better
 /// be read by few: neighbours have different heads. Other blocks are spread over GPCs, and neighbours share
 /// keys.
@@ -56,7 +72,8 @@ template <class T, class Instance>
 SACCADE_DEVICE Unit unit_of_block(const Arguments<T, Instance>& a, int rows, int cluster) {
   const ptx::Index3 at = ptx::block_index();
   const int head = cluster > 1 ? at.x / cluster : at.y;
-  const int number = cluster > 1 ? at.y : at.x;
+  const int place = cluster > 1 ? at.y : at.x;
+  const int number = Instance::kConfig.splits() ? place % a.queue.tiles : place;
   const int tile = number < a.turn ? static_cast<int>(a.queue.tiles) - 1 - number : number - a.turn;
   return {at.z, head, head / a.group, tile * rows};
 }
@@ -80,12 +97,22 @@ SACCADE_DEVICE float sink_of(const Arguments<T, Instance>& a, const Unit& unit) 
   return -tile::kInfinity;
 }
 
-/// The tiles of keys that the rows need. Of these every part has every parts()th, beginning with its number.
+/// The tiles of keys that the rows need. Of these every part of every cluster has every parts_of()th,
+/// beginning with first_part() and its number.
 template <class T, class Instance>
 SACCADE_DEVICE tile::TileRange tiles_of(const Arguments<T, Instance>& a, int first_row) {
   constexpr Config kConfig = Instance::kConfig;
   const int end_row = first_row + kConfig.rows() < a.len_q ? first_row + kConfig.rows() : a.len_q;
   return tile::tiles_of<kConfig.tile_keys>(a.scores.span, first_row, end_row - 1);
+}
+
+template <class T, class Instance>
+SACCADE_DEVICE int parts_of(const Arguments<T, Instance>& a) {
+  return Instance::kConfig.parts() * split_of(a);
+}
+template <class T, class Instance>
+SACCADE_DEVICE int first_part(const Arguments<T, Instance>& a) {
+  return Instance::kConfig.parts() * cluster_of(a);
 }
 
 /// Where the tiles end that the rows of a warpgroup need; the others of their block may need more.
@@ -117,7 +144,7 @@ inline Status make_map(ptx::TensorMap& map, const void* data, const Strides& s, 
 }
 
 template <class T, class Instance>
-Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t) {
+Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t, const Launch& how) {
   constexpr Config kConfig = Instance::kConfig;
   if (!has_aligned_pointers(t))
     return Status(Code::invalid_argument, "this plan of sm90 needs q, k, v and o aligned to 16 bytes");
@@ -136,6 +163,11 @@ Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t
       .lse_head = p.lse_strides.head,
       .lse_row = p.lse_strides.row};
   if constexpr (kConfig.general != 0) a.any = {p, t};
+  if constexpr (kConfig.splits()) {
+    const std::int64_t warps = a.queue.size() * std::int64_t{kConfig.cluster_warps()};
+    const std::int64_t bytes = warps * how.split * kConfig.message_bytes(kConfig.steps() - 1);
+    a.workspace = {how.workspace, reinterpret_cast<std::uint64_t*>(how.workspace + bytes)};
+  }
   for (const Status& status :
        {make_map(a.q, t.q, p.q, p.dim_qk, p.len_q, p.heads_q, p.batch, kConfig.query_rows()),
         make_map(a.k, t.k, p.k, p.dim_qk, p.len_kv, p.heads_kv, p.batch, kConfig.tile_keys),

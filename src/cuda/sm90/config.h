@@ -38,6 +38,10 @@ struct Config {
   [[nodiscard]] constexpr int parts() const { return key_groups * cluster; }
   /// Blocks stay for one tile of queries after the other.
   [[nodiscard]] constexpr bool stays() const { return parts() == 1; }
+  static constexpr int kMostSplit = 16;
+  /// Up to so many clusters may share out the keys of a tile of queries once more, and add up in global
+  /// memory.
+  [[nodiscard]] constexpr bool splits() const { return cluster == 8 && warp_rows < 16; }
   /// Warpgroups pass over tiles that only other rows of the block need.
   [[nodiscard]] constexpr bool skips() const { return stays() && row_groups > 1; }
   /// The warp that starts copies has three more to give registers away with.
@@ -83,6 +87,14 @@ struct Config {
     return step == 0 ? 0 : message_at(step - 1) + message_bytes(step - 1);
   }
   [[nodiscard]] constexpr int inbox_bytes() const { return message_at(steps()); }
+  /// Warps of a cluster that compute.
+  [[nodiscard]] constexpr int cluster_warps() const { return 4 * groups() * cluster; }
+  /// Of workspace: where `split` clusters share each of so many tiles of queries, every warp leaves a message
+  /// like the last one, and counts.
+  [[nodiscard]] constexpr std::size_t workspace_bytes(std::size_t tiles, int split) const {
+    const auto bytes = static_cast<std::size_t>(split * message_bytes(steps() - 1) + 8);
+    return split == 1 ? 0 : tiles * static_cast<std::size_t>(cluster_warps()) * bytes;
+  }
   [[nodiscard]] constexpr int barriers() const {
     return 2 * row_groups + 4 * key_groups * stages + 4 * groups() * far_steps();
   }
@@ -101,6 +113,8 @@ struct Config {
 /// What else a launch depends on.
 struct Launch {
   int multiprocessors = 1;
+  int split = 1;  ///< clusters that share the keys of a tile of queries
+  std::byte* workspace = nullptr;
   /// It may begin before the kernel before it in the stream has ended, and wait inside.
   bool overlap = false;
 };

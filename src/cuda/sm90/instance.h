@@ -11,12 +11,12 @@ namespace saccade::SACCADE_MACHINE::sm90 {
 template <class T, class Instance>
 Status launch_typed(const Problem& p, const Tensors& t, const Launch& how, const Target& target) {
   constexpr Config kConfig = Instance::kConfig;
-  Result<Arguments<T, Instance>> a = make_arguments<T, Instance>(p, t);
+  Result<Arguments<T, Instance>> a = make_arguments<T, Instance>(p, t, how);
   if (!a.ok()) return a.status();
   const int tiles = static_cast<int>(a->queue.tiles);
   const int heads = static_cast<int>(p.heads_q);
   const int batch = static_cast<int>(p.batch);
-  const ptx::Index3 all = kConfig.cluster > 1 ? ptx::Index3{heads * kConfig.cluster, tiles, batch}
+  const ptx::Index3 all = kConfig.cluster > 1 ? ptx::Index3{heads * kConfig.cluster, tiles * how.split, batch}
                                               : ptx::Index3{tiles, heads, batch};
   if (a->queue.longest_first()) {
     // The longest first; but where all blocks find room at once, two to a multiprocessor, the second half

@@ -84,7 +84,7 @@ class Loader {
     const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit.first_row);
     SACCADE_UNROLL
     for (int g = 0; g < kConfig.key_groups; ++g) {
-      const int t = tiles.first + part_of<Instance>(g);
+      const int t = tiles.first + first_part(a_) + part_of<Instance>(g);
       if (t < tiles.last) load_keys(unit, g, t);
     }
   }
@@ -114,9 +114,9 @@ class Loader {
       for (int r = 1; r < kConfig.row_groups; ++r) load_queries_of(r);
       others = false;
     };
-    const int first = tiles.first + part_of<Instance>(0);  // the first of this block's parts
+    const int first = tiles.first + first_part(a_) + part_of<Instance>(0);  // of this block's parts
     SACCADE_NO_UNROLL
-    for (int n = first; n < tiles.last; n += kConfig.parts()) {
+    for (int n = first; n < tiles.last; n += parts_of(a_)) {
       SACCADE_UNROLL
       for (int g = 0; g < kConfig.key_groups; ++g) {
         if (n + g >= tiles.last || (begun && n == first)) continue;
@@ -254,7 +254,7 @@ class Computer {
 
   /// All tiles of the part before `end`.
   SACCADE_DEVICE void attend(int part, int end) {
-    const int first = tiles_.first + part;
+    const int first = tiles_.first + first_part(a_) + part;
     if (first >= end) {
       ptx::sync_warp();
       release(Memory::queries_empty(row_group_));
@@ -267,7 +267,8 @@ class Computer {
     if constexpr (kConfig.key_groups > 1 && Order::kCount > 1) {
       // Who has no tile in the last round takes his turn all the same: racecheck takes warps that have passed
       // different numbers of barriers for unordered.
-      const int tiles = static_cast<int>(static_cast<unsigned>(end - tiles_.first) % kConfig.parts());
+      const auto all = static_cast<unsigned>(parts_of(a_));
+      const int tiles = static_cast<int>(static_cast<unsigned>(end - tiles_.first) % all) - first_part(a_);
       if (part_of<Instance>(0) < tiles && part >= tiles) {
         Order::wait(group_);
         Order::pass(group_);
@@ -282,8 +283,9 @@ class Computer {
     ptx::wait_products<0>();
     weigh(first, turn_.stage);
     rows_.take_weights();
+    const int parts = parts_of(a_);
     SACCADE_NO_UNROLL
-    for (int t = first + kConfig.parts(); t < end; t += kConfig.parts()) {
+    for (int t = first + parts; t < end; t += parts) {
       const Turn<kConfig.stages> before = turn_;
       turn_.next();
       start_scores(turn_);

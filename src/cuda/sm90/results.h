@@ -12,6 +12,7 @@
 #include "cuda/ptx/registers.h"
 #include "cuda/ptx/warp.h"
 #include "cuda/sm90/arguments.h"
+#include "cuda/tile/arrivals.h"
 #include "cuda/tile/softmax.h"
 
 namespace saccade::SACCADE_MACHINE::sm90 {
@@ -107,11 +108,17 @@ class Results {
     constexpr int kColumns = 4 * kSums / kHalves;
     if constexpr (kStep == kConfig.steps()) {
       if ((part & kConfig.silent()) != 0) return;
+      float all[kSums];
+      SACCADE_UNROLL
+      for (int n = 0; n < kSums; ++n) all[n] = sums[n];
+      if constexpr (kConfig.splits()) {
+        if (!add_clusters(all, state[0])) return;
+      }
       SACCADE_UNROLL
       for (int h = 0; h < kHalves; ++h) {
         const float weight = weight_of(state[h]);
         write_columns<kColumns>(h, first,
-                                [&](int n, int e) { return sums[2 * kHalves * n + 2 * h + e] * weight; });
+                                [&](int n, int e) { return all[2 * kHalves * n + 2 * h + e] * weight; });
         if (part == 0) write_lse(h, state[h]);
       }
     } else {
@@ -161,6 +168,67 @@ class Results {
       add_up<kStep + 1>(mine, state, part, first + (upper ? kColumns / 2 : 0));
     }
   }
+  /// Adds up what all clusters have that share the keys of these rows, in the last one that gets here; false
+  /// in the others.
+  template <int kSums>
+  SACCADE_DEVICE bool add_clusters(float (&sums)[kSums], tile::RowState& state) const {
+    static_assert(kHalves == 1);
+    const int split = split_of(a_);
+    if (split == 1) return true;
+    constexpr int kWarps = kConfig.cluster_warps();
+    const int head = unit_.batch * static_cast<int>(a_.heads_q) + unit_.head;
+    const int tile = head * static_cast<int>(a_.queue.tiles) + unit_.first_row / kConfig.rows();
+    const int warp = tile * kWarps + ptx::cluster_rank() * (kWarps / kConfig.cluster) + ptx::warp_index();
+    constexpr int kBytes = kConfig.message_bytes(kConfig.steps() - 1);
+    std::byte* const messages = a_.workspace.messages + std::int64_t{warp} * split * kBytes;
+
+    std::byte* const mine = messages + cluster_of(a_) * kBytes;
+    if (ptx::lane_index() % 4 == 0) ptx::store(states_in(mine), four(state.m, state.l, 0, 0));
+    SACCADE_UNROLL
+    for (int n = 0; n < kSums; n += 4)
+      ptx::store(sums_in(mine, n), four(sums[n], sums[n + 1], sums[n + 2], sums[n + 3]));
+    ptx::sync_warp();
+    int last = 0;
+    if (ptx::lane_index() == 0) {  // its fences stand for all lanes
+      ptx::fence_device();
+      last = tile::arrive_last(a_.workspace.arrivals + warp, split) ? 1 : 0;
+      ptx::fence_device();
+    }
+    if (ptx::shuffle(last, 0) == 0) return false;
+
+    // All are asked for before any is waited for.
+    tile::RowState theirs[kConfig.kMostSplit];
+    ptx::Bytes16 parts[kConfig.kMostSplit][kSums / 4] = {};
+    SACCADE_UNROLL
+    for (int n = 0; n < kConfig.kMostSplit; ++n) {
+      if (n >= split) continue;
+      std::byte* const message = messages + n * kBytes;
+      const ptx::Bytes16 bits = ptx::load(states_in(message));
+      theirs[n] = {std::bit_cast<float>(bits.words[0]), std::bit_cast<float>(bits.words[1])};
+      SACCADE_UNROLL
+      for (int e = 0; e < kSums; e += 4) parts[n][e / 4] = ptx::load(sums_in(message, e));
+    }
+    state = {};
+    SACCADE_UNROLL
+    for (const tile::RowState& one : theirs) state.m = tile::larger(one.m, state.m);
+    SACCADE_UNROLL
+    for (float& sum : sums) sum = 0;
+    SACCADE_UNROLL
+    for (int n = 0; n < kConfig.kMostSplit; ++n) {
+      const float share = share_of(theirs[n], state.base());
+      state.l = ptx::fma(share, theirs[n].l, state.l);
+      SACCADE_UNROLL
+      for (int e = 0; e < kSums; ++e) {
+        const float part = std::bit_cast<float>(parts[n][e / 4].words[e % 4]);
+        sums[e] = ptx::fma(share, part, sums[e]);
+      }
+    }
+    return true;
+  }
+  static SACCADE_DEVICE ptx::Bytes16 four(float a, float b, float c, float d) {
+    return {{std::bit_cast<std::uint32_t>(a), std::bit_cast<std::uint32_t>(b),
+             std::bit_cast<std::uint32_t>(c), std::bit_cast<std::uint32_t>(d)}};
+  }
   /// Another part's base may be so far above this one's, in every step: with two steps as far as bold weights
   /// may be above their base, and no farther in all with more.
   static constexpr float kCloseBases = kConfig.steps() > 2 ? 28.0F / kConfig.steps() : 14.0F;
@@ -197,8 +265,7 @@ class Results {
     const int warp = ptx::warp_index() + (other % kConfig.key_groups - part % kConfig.key_groups) * kStride;
     std::byte* inbox = Memory::template inbox<kStep>(warp);
     const auto put = [&](ptx::Bytes16* to, float a, float b, float c, float d) {
-      const ptx::Bytes16 value{{std::bit_cast<std::uint32_t>(a), std::bit_cast<std::uint32_t>(b),
-                                std::bit_cast<std::uint32_t>(c), std::bit_cast<std::uint32_t>(d)}};
+      const ptx::Bytes16 value = four(a, b, c, d);
       if constexpr (kNear) {
         ptx::store(to, value);
       } else {

@@ -87,15 +87,33 @@ bool suits_half_products(const Problem& p, const Machine& machine, const Config&
   return p.len_kv <= kMostKeys || 2 * tiles <= machine.multiprocessors;
 }
 
-/// How many microseconds a cluster of few rows takes: to begin, exchange and end, and for the keys of a part.
-double latency(const Problem& p, const Entry& entry) {
+/// Keys that the rows of a tile see at most.
+std::int64_t keys_of(const Problem& p, const Config& c) {
+  const auto reach = [](std::int64_t window) { return std::min<std::int64_t>(window, tile::KeySpan::kFar); };
+  return std::min(p.len_kv, reach(p.window_left) + (p.causal ? 0 : reach(p.window_right)) + c.rows());
+}
+
+/// How many microseconds a cluster of few rows takes: to begin, exchange and end, and for the keys of a part,
+/// where `split` clusters share keys.
+double latency(const Problem& p, const Entry& entry, int split) {
   const Config& c = entry.config;
   const double width = c.dim / 64.0;
   const double ends = 1.6 + 0.6 * width + (c.cluster > 1 ? 0.3 : 0) + 0.2 * c.far_steps();
-  const std::int64_t tiles = (p.len_kv + c.tile_keys - 1) / c.tile_keys;
-  const std::int64_t rounds = (tiles + c.parts() - 1) / c.parts();
+  const std::int64_t tiles = (keys_of(p, c) + c.tile_keys - 1) / c.tile_keys;
+  const std::int64_t parts = std::int64_t{split} * c.parts();
+  const std::int64_t rounds = (tiles + parts - 1) / parts;
   const double each = 0.0016 + 0.0039 * width;
-  return ends + entry.price * each * static_cast<double>(rounds * c.tile_keys);
+  const double meeting = split > 1 ? 2.0 : 0.0;
+  return ends + meeting + entry.price * each * static_cast<double>(rounds * c.tile_keys);
+}
+
+/// Clusters that had better share the keys of each tile of queries: as many as are at once on the chip, or
+/// one.
+int choose_split(const Problem& p, const Machine& machine, const Entry& entry) {
+  if (!entry.config.splits()) return 1;
+  const std::int64_t room = at_once(machine, entry.config) / tiles_of(p, entry.config);
+  const auto split = static_cast<int>(std::clamp<std::int64_t>(room, 1, Config::kMostSplit));
+  return latency(p, entry, split) < latency(p, entry, 1) ? split : 1;
 }
 
 /// Tiles, counted as if they came one after the other, of a multiprocessor with so many blocks that stay:
@@ -120,7 +138,7 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   if (c.single() && p.window_left < tile::KeySpan::kFar) return kNever;
   if (c.warp_rows < 16) {  // before all others, and among themselves the soonest
     if (!suits_half_products(p, machine, c)) return kNever;
-    return c.single() ? 0 : 1e-9 * latency(p, entry);
+    return c.single() ? 0 : 1e-9 * latency(p, entry, choose_split(p, machine, entry));
   }
   const auto keys = static_cast<double>(p.len_kv);
   const double rows = static_cast<double>(c.rows()) / c.cluster;
@@ -215,6 +233,7 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
 /// What serves a problem.
 struct Choice {
   const Entry* entry;
+  int split;
   bool overlap;
 };
 
@@ -222,6 +241,7 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
   saccade::Config given(text);
   Config c = choose(p, machine)->config;  // reject() has made sure that there is one
   take_settings<Config>(given, c, kSettings);
+  const int split = given.take("split", 0, 1, Config::kMostSplit);  // 0: not given
   const bool overlap = given.take("overlap", 0, 0, 1) != 0;
   if (Status status = given.finish(kName); !status.ok()) return status;
   const Result<const Entry*> entry = find_instance<Entry, Config>(
@@ -230,17 +250,28 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
   if (overlap && entry.value()->config.general != 0)
     return Status(Code::invalid_argument,
                   "sm90: overlap=1 does not go with general=1, which reads masks before it has waited");
-  return Choice{entry.value(), overlap};
+  if (split > 1 && !entry.value()->config.splits())
+    return Status(Code::invalid_argument,
+                  "sm90: split=" + std::to_string(split) +
+                      " does not go with this instance: only clusters of eight with 8 "
+                      "rows a warp share out keys once more");
+  return Choice{entry.value(), split > 0 ? split : choose_split(p, machine, *entry.value()), overlap};
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
   const Result<Choice> found = find(p, machine, text);
   if (!found.ok()) return found.status();
   const Choice choice = found.value();
-  const Launch how{.multiprocessors = machine.multiprocessors, .overlap = choice.overlap};
+  const Config& c = choice.entry->config;
+  const Launch plan{
+      .multiprocessors = machine.multiprocessors, .split = choice.split, .overlap = choice.overlap};
   return SACCADE_MACHINE::bind(
-      to_text<Config>(choice.entry->config, kSettings) + " overlap=" + (choice.overlap ? "1" : "0"), 0, p,
-      [p, choice, how](const Tensors& t, std::byte*, const Target& target) -> Status {
+      to_text<Config>(c, kSettings) + " split=" + std::to_string(choice.split) +
+          " overlap=" + (choice.overlap ? "1" : "0"),
+      c.workspace_bytes(static_cast<std::size_t>(tiles_of(p, c)), choice.split), p,
+      [p, choice, plan](const Tensors& t, std::byte* workspace, const Target& target) -> Status {
+        Launch how = plan;
+        how.workspace = workspace;
         return choice.entry->launch(p, t, how, target);
       });
 }
