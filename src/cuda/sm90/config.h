@@ -12,7 +12,7 @@ namespace saccade::sm90 {
 /// again. Where keys are shared out (to two key groups at most), the parts of each row are added up in the
 /// end.
 struct Config {
-  int dim = 64;  ///< of keys and values, which may have fewer: zeros are filled in
+  int dim = 64;  ///< of keys and values, a multiple of 16; they may have fewer: zeros are filled in
   int row_groups = 2;
   int key_groups = 1;
   int cluster = 1;
@@ -24,7 +24,7 @@ struct Config {
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
   /// where products take no longer than weights, or blocks of a warpgroup share a multiprocessor.
   [[nodiscard]] constexpr bool bold() const {
-    return general == 0 && (dim <= 64 || (dim <= 128 && blocks() > 1));
+    return general == 0 && (dim <= 96 || (dim <= 128 && blocks() > 1));
   }
   /// Warpgroups have one tile of keys at most, and make use of there being no other (tile/warpgroup_rows.h).
   [[nodiscard]] constexpr bool single() const { return stages == 1; }
@@ -61,8 +61,11 @@ struct Config {
   }
 
   // Bytes of shared memory, in this order.
-  [[nodiscard]] constexpr int queries_bytes() const { return query_rows() * dim * 2; }  ///< of a row group
-  [[nodiscard]] constexpr int tile_bytes() const { return tile_keys * dim * 2; }
+  [[nodiscard]] constexpr int boxes() const { return (dim + 63) / 64; }  ///< of 64 columns
+  [[nodiscard]] constexpr int queries_bytes() const {
+    return query_rows() * boxes() * 128;
+  }  ///< of a row group
+  [[nodiscard]] constexpr int tile_bytes() const { return tile_keys * boxes() * 128; }
   [[nodiscard]] constexpr int ring_bytes() const { return stages * 2 * tile_bytes(); }  ///< of a key group
   // Parts of a row are added up in steps: in each, two warps of the same rows send each other half of the
   // columns they have, key groups of a block first, then blocks.

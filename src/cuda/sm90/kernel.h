@@ -51,7 +51,7 @@ SACCADE_DEVICE int part_of(int key_group) {
 template <class Instance>
 SACCADE_DEVICE void load(std::byte* to, int rows, const ptx::TensorMap& map, int row, int head, int batch,
                          ptx::Mbarrier* full) {
-  constexpr int kBoxes = Instance::kConfig.dim / 64;
+  constexpr int kBoxes = Instance::kConfig.boxes();
   ptx::arrive_and_expect_bytes(full, kBoxes * rows * 128);
   SACCADE_UNROLL
   for (int box = 0; box < kBoxes; ++box)

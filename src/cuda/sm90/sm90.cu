@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
+#include <utility>
 
 #include "core/heads_as_rows.h"
 #include "cuda/launch/accept.h"
@@ -129,7 +129,7 @@ double shared_out(double rounds, int blocks, bool causal) {
   return tiles + kAlone * last * (1 - last / blocks);
 }
 
-/// How long the instance takes, in rows that a multiprocessor has to do one after the other.
+/// How long the instance takes for a column, in rows that a multiprocessor has to do one after the other.
 double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   const Config& c = entry.config;
   constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -163,13 +163,12 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
   return entry.price * rows * tiles;
 }
 
-/// Those for few rows before all others, where they suit, then the narrowest that will do, and of those the
-/// cheapest: for few rows the time goes into reading, and columns that are not there are not read.
+/// Those for few rows before all others, where they suit, and then the cheapest.
 const Entry* choose(const Problem& p, const Machine& machine) {
   const auto rank = [&](const Entry& entry) {
-    const double price = cost(p, machine, entry);
-    const bool few = entry.config.warp_rows < 16 && std::isfinite(price);
-    return std::tuple(!few, entry.config.dim, price);
+    const double all = entry.config.dim * cost(p, machine, entry);
+    const bool few = entry.config.warp_rows < 16 && std::isfinite(all);
+    return std::pair(!few, all);
   };
   const Entry* best = nullptr;
   for (const Entry& entry : kEntries) {
