@@ -67,7 +67,8 @@ inline emu::Counters counted(const Kernel& kernel, const std::string& config, in
   for (int j = 0; j < lk; ++j) numbers(data.tensors().k)[j * dim] = from_float<F16>(scores[j]);
   const emu::Session session({.seed = 1, .count = true});
   const Result<Prepared> prepared = kernel.prepare(problem, emulated_machine(), config);
-  EXPECT_TRUE(prepared.ok() && prepared->launch(data.tensors(), nullptr, nullptr).ok());
+  std::vector<std::byte> workspace(prepared.ok() ? prepared->workspace_bytes : 0);
+  EXPECT_TRUE(prepared.ok() && prepared->launch(data.tensors(), workspace.data(), nullptr).ok());
   std::vector<F16> expected(static_cast<std::size_t>(lq) * dim);
   Tensors reference = data.tensors();
   reference.o = expected.data();

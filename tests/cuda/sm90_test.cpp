@@ -1,6 +1,7 @@
 // Every instance of the sm90 family in the emulator: odd shapes, several seeds, no bank conflicts.
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <span>
@@ -239,10 +240,23 @@ TEST(Sm90Split, ClustersShareTheKeys) {
     const Result<Prepared> prepared = kernel.prepare(problem, emulated_machine(), one + " split=3");
     ASSERT_TRUE(prepared.ok()) << prepared.status().message();
     ASSERT_GT(prepared->workspace_bytes, 0U);
-    for (const unsigned char garbage : {0x7f, 0xff}) {
-      expect_same_bits(problem, prepared.value(),
-                       std::vector<std::byte>(prepared->workspace_bytes, std::byte{garbage}));
+    constexpr std::uint64_t kTag =
+        0x7fc5acade7fc5a00;  // of tile/arrivals.h: a few below become it by counting
+    for (const std::uint64_t garbage : {~std::uint64_t{0}, kTag - 1, kTag - 2}) {
+      std::vector<std::byte> workspace(prepared->workspace_bytes);
+      for (std::size_t at = 0; at + 8 <= workspace.size(); at += 8) std::memcpy(&workspace[at], &garbage, 8);
+      expect_same_bits(problem, prepared.value(), workspace);
     }
+    // Clusters whose scores lie far apart, and as many as may be.
+    const int parts = c.tile_keys * c.parts();
+    for (const float step : {30.0F, 88.0F, -44.0F}) {
+      std::vector<float> scores(static_cast<std::size_t>(2 * parts + 100));
+      for (std::size_t j = 0; j < scores.size(); ++j)
+        scores[j] = step * static_cast<float>(static_cast<int>(j) / parts);
+      (void)counted(kernel, one + " split=3", c.dim, 5, scores, true);
+    }
+    expect_right(kernel, fmt::format("d{} b1 h1 lq2 lk{} f16 lse", c.dim, 2 * parts), one + " split=16",
+                 seed);
   }
   EXPECT_EQ(instances_seen, 3);
 }
@@ -360,8 +374,12 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b64 h8 lq1 lk1024 d64", "cluster=1 tile_keys=64 stages=4 general=0 warp_rows=8"},
       {"b1 h32/8 lq1 lk65536 d128", "warp_rows=8 split=1 "},
       {"b1 h32/4 lq1 lk65536 d128", "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=3 "},
-      {"b1 h32/1 lq1 lk65536 d128", "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=15 "},
-      {"b1 h32/1 lq1 lk65536 d128 window=500,0", "split=1 "},
+      {"b1 h32/1 lq1 lk65536 d128", "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=13 "},
+      {"b1 h1 lq1 lk65536 d128 window=500,0 br",
+       "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=1 "},
+      {"b1 h1 lq8 lk65536 d128 causal", "split=1 "},
+      {"b1 h1 lq1 lk8192 d64", "cluster=8 tile_keys=128 stages=2 general=0 warp_rows=8 split=4 "},
+      {"b64 h8 lq1 lk1024 d64 window=100,0 br", "row_groups=1 key_groups=1 cluster=1 tile_keys=64"},
       {"b1 h8 l16384 d256", "dim=256"},
       {"b1 h8 l512 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
       {"b4 h8 l128 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
@@ -404,7 +422,7 @@ TEST(Sm90Planner, TakesWhatIsLikelyToBeFast) {
   const std::pair<const char*, const char*> choices[] = {
       // One tile of keys would give few rows a base.
       {"b1 h8 l100 d64 window=9,0", "stages=4 general=0 warp_rows=8"},
-      {"b1 h8 l512 d64 window=40,0", "row_groups=1 key_groups=2 cluster=2 tile_keys=64"},
+      {"b1 h8 l512 d64 window=40,0", "cluster=1 tile_keys=64 stages=4 general=0 warp_rows=8"},
       // Twice as many multiprocessors, as at b1 h2 l1024.
       {"b1 h8 lq256 lk8192 d64", "cluster=2 tile_keys=128 stages=2 general=0 warp_rows=8"},
       {"b64 h16 l32 d128", "row_groups=1 key_groups=1 cluster=1 tile_keys=64"},
@@ -471,6 +489,11 @@ TEST(Sm90Planner, SaysWhyNot) {
       kernel.prepare(parse_problem("b1 h8 l512 d64 f16").value(), emulated_machine(), "split=3");
   EXPECT_NE(apart.status().message().find("split=3 does not go"), std::string::npos)
       << apart.status().message();
+  const Result<Prepared> tall_and_apart =
+      kernel.prepare(parse_problem("b1 h1 lq140000 lk512 d64 f16").value(), emulated_machine(),
+                     "row_groups=1 key_groups=2 cluster=8 tile_keys=128 stages=2 warp_rows=8 split=16");
+  EXPECT_NE(tall_and_apart.status().message().find("a grid has 65535"), std::string::npos)
+      << tall_and_apart.status().message();
   const Result<Prepared> unknown =
       kernel.prepare(parse_problem("l512 d64 f16").value(), emulated_machine(), "row_groups=7");
   EXPECT_NE(unknown.status().message().find("row_groups=7"), std::string::npos) << unknown.status().message();

@@ -2,8 +2,6 @@
 // accesses, in the emulator each is checked for bounds, alignment, races and unwritten bytes.
 #pragma once
 
-#include <type_traits>
-
 #include "core/dtypes.h"
 #include "cuda/ptx/machine.h"
 
@@ -56,12 +54,11 @@ SACCADE_DEVICE T load_constant(const T* from) {
     return *reinterpret_cast<const T*>(&x);
   }
 }
-/// Adds to a counter of 32 or 64 bits in global memory, which may be one that nobody has written, and returns
-/// what it held. Orders nothing.
-template <class Word>
-SACCADE_DEVICE Word atomic_add(Word* to, std::type_identity_t<Word> value) {
-  using Number = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
-  return atomicAdd(reinterpret_cast<Number*>(to), static_cast<Number>(value));
+/// Adds to a counter in global memory, which may be one that nobody has written, and returns what it held.
+/// Orders nothing.
+SACCADE_DEVICE std::uint64_t atomic_add(std::uint64_t* to, std::uint64_t value) {
+  using Word = unsigned long long;
+  return atomicAdd(reinterpret_cast<Word*>(to), static_cast<Word>(value));
 }
 /// Replaces a number in global memory, which may be one that nobody has written, by `desired` if it is
 /// `expected`; returns what it was. Orders nothing.
@@ -89,8 +86,7 @@ SACCADE_DEVICE T load_constant(const T* from SACCADE_WHERE) {
   thread.require(thread.owner(from) == nullptr, "takes shared memory for constant global memory", where);
   return thread.load(from, where);
 }
-template <class Word>
-SACCADE_DEVICE Word atomic_add(Word* to, std::type_identity_t<Word> value SACCADE_WHERE) {
+SACCADE_DEVICE std::uint64_t atomic_add(std::uint64_t* to, std::uint64_t value SACCADE_WHERE) {
   emu::Thread& thread = emu::this_thread();
   thread.require(thread.owner(to) == nullptr, "atomic_add counts in global memory", where);
   thread.write(to, sizeof *to, where);

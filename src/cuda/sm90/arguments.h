@@ -166,7 +166,7 @@ Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t
   if constexpr (kConfig.splits()) {
     const std::int64_t warps = a.queue.size() * std::int64_t{kConfig.cluster_warps()};
     const std::int64_t bytes = warps * how.split * kConfig.message_bytes(kConfig.steps() - 1);
-    a.workspace = {how.workspace, reinterpret_cast<std::uint64_t*>(how.workspace + bytes)};
+    if (how.split > 1) a.workspace = {how.workspace, reinterpret_cast<std::uint64_t*>(how.workspace + bytes)};
   }
   for (const Status& status :
        {make_map(a.q, t.q, p.q, p.dim_qk, p.len_q, p.heads_q, p.batch, kConfig.query_rows()),

@@ -22,7 +22,7 @@ struct Config {
   int warp_rows = 16;  ///< query rows of a warp: 16 or, with half of every product for nothing, 8
 
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
-  /// where products take no longer than weights, or blocks of a warpgroup share a multiprocessor.
+  /// where products take not much longer than weights, or blocks of a warpgroup share a multiprocessor.
   [[nodiscard]] constexpr bool bold() const {
     return general == 0 && (dim <= 96 || (dim <= 128 && blocks() > 1));
   }

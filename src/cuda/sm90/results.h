@@ -1,7 +1,7 @@
 // How rows leave a warp: from registers to global memory, 16 bytes at a time where columns suffice. Warps
 // that have the same rows, and other keys, add up first, in steps: two of them send each other half of the
-// columns they still have and go on with the other half. Who adds what to what is fixed, so the bits never
-// depend on who was first.
+// columns they still have and go on with the other half; those of several clusters then meet in the
+// workspace. Who adds what to what is fixed, so the bits never depend on who was first.
 #pragma once
 
 #include <bit>
@@ -189,11 +189,12 @@ class Results {
       ptx::store(sums_in(mine, n), four(sums[n], sums[n + 1], sums[n + 2], sums[n + 3]));
     ptx::sync_warp();
     int last = 0;
-    if (ptx::lane_index() == 0) {  // its fences stand for all lanes
+    if (ptx::lane_index() == 0) {  // its fences stand for all lanes, who meet before and after
       ptx::fence_device();
       last = tile::arrive_last(a_.workspace.arrivals + warp, split) ? 1 : 0;
       ptx::fence_device();
     }
+    ptx::sync_warp();
     if (ptx::shuffle(last, 0) == 0) return false;
 
     // All are asked for before any is waited for.

@@ -27,7 +27,7 @@ namespace {
 constexpr char kName[] = "sm90";
 
 struct Entry {
-  double price;  ///< of a row, on a chip that is full
+  double price;  ///< of a column of a row, on a chip that is full
   Config config;
   Status (*launch)(const Problem&, const Tensors&, const Launch&, const Target&);
 };
@@ -73,24 +73,32 @@ std::int64_t at_once(const Machine& machine, const Config& c) {
   return c.cluster < 4 ? machine.multiprocessors / c.cluster : machine.multiprocessors * 10 / 11 / c.cluster;
 }
 
+/// Keys that the rows of a tile see at most.
+std::int64_t keys_of(const Problem& p, const Config& c) {
+  const auto reach = [](std::int64_t window) { return std::min<std::int64_t>(window, tile::KeySpan::kFar); };
+  const std::int64_t right = p.causal ? 0 : reach(p.window_right);
+  const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
+  return std::clamp<std::int64_t>(
+      std::min(reach(p.window_left) + right + c.rows(), p.len_q + diagonal + right), 1, p.len_kv);
+}
+std::int64_t key_tiles_of(const Problem& p, const Config& c) {
+  return (keys_of(p, c) + c.tile_keys - 1) / c.tile_keys;
+}
+
 /// Half of every product for nothing pays where there are no rows for the other half, or blocks with twice
 /// the rows would leave multiprocessors idle.
 bool suits_half_products(const Problem& p, const Machine& machine, const Config& c) {
   constexpr std::int64_t kMostKeys = 384;  // where larger tiles would not leave many idle
-  if (c.single()) return p.len_kv <= kMostKeys && tiles_of(p, c) <= 2 * at_once(machine, c);  // 88 registers
+  const std::int64_t keys = keys_of(p, c);
   const std::int64_t tiles = tiles_of(p, c);
+  if (c.single()) return keys <= kMostKeys && tiles <= 2 * at_once(machine, c);  // 88 registers
+  if (c.cluster > 2 && 2 * key_tiles_of(p, c) < c.parts()) return false;         // most would have no keys
   const bool fits = tiles <= at_once(machine, c);
   // Where blocks that find no room at once have been measured.
   const std::int64_t many_keys = tiles <= 2 * at_once(machine, c) ? 2048 : 1024;
-  if (c.cluster == 1 && p.len_q <= c.rows() && (fits || p.len_kv >= many_keys)) return true;
+  if (c.cluster == 1 && p.len_q <= c.rows() && (fits || keys >= many_keys)) return true;
   if (!fits) return false;
-  return p.len_kv <= kMostKeys || 2 * tiles <= machine.multiprocessors;
-}
-
-/// Keys that the rows of a tile see at most.
-std::int64_t keys_of(const Problem& p, const Config& c) {
-  const auto reach = [](std::int64_t window) { return std::min<std::int64_t>(window, tile::KeySpan::kFar); };
-  return std::min(p.len_kv, reach(p.window_left) + (p.causal ? 0 : reach(p.window_right)) + c.rows());
+  return keys <= kMostKeys || 2 * tiles <= machine.multiprocessors;
 }
 
 /// How many microseconds a cluster of few rows takes: to begin, exchange and end, and for the keys of a part,
@@ -99,20 +107,22 @@ double latency(const Problem& p, const Entry& entry, int split) {
   const Config& c = entry.config;
   const double width = c.dim / 64.0;
   const double ends = 1.6 + 0.6 * width + (c.cluster > 1 ? 0.3 : 0) + 0.2 * c.far_steps();
-  const std::int64_t tiles = (keys_of(p, c) + c.tile_keys - 1) / c.tile_keys;
   const std::int64_t parts = std::int64_t{split} * c.parts();
-  const std::int64_t rounds = (tiles + parts - 1) / parts;
+  const std::int64_t rounds = (key_tiles_of(p, c) + parts - 1) / parts;
   const double each = 0.0016 + 0.0039 * width;
   const double meeting = split > 1 ? 2.0 : 0.0;
   return ends + meeting + entry.price * each * static_cast<double>(rounds * c.tile_keys);
 }
 
-/// Clusters that had better share the keys of each tile of queries: as many as are at once on the chip, or
-/// one.
+/// Clusters that had better share the keys of each tile of queries: as many as are at once on the chip and
+/// have keys, or one.
 int choose_split(const Problem& p, const Machine& machine, const Entry& entry) {
-  if (!entry.config.splits()) return 1;
-  const std::int64_t room = at_once(machine, entry.config) / tiles_of(p, entry.config);
-  const auto split = static_cast<int>(std::clamp<std::int64_t>(room, 1, Config::kMostSplit));
+  const Config& c = entry.config;
+  if (!c.splits()) return 1;
+  const std::int64_t room =
+      std::clamp<std::int64_t>(at_once(machine, c) / tiles_of(p, c), 1, Config::kMostSplit);
+  const auto rounds = [&](std::int64_t parts) { return (key_tiles_of(p, c) + parts - 1) / parts; };
+  const auto split = static_cast<int>(rounds(rounds(room * c.parts()) * c.parts()));
   return latency(p, entry, split) < latency(p, entry, 1) ? split : 1;
 }
 
@@ -254,7 +264,13 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
                   "sm90: split=" + std::to_string(split) +
                       " does not go with this instance: only clusters of eight with 8 "
                       "rows a warp share out keys once more");
-  return Choice{entry.value(), split > 0 ? split : choose_split(p, machine, *entry.value()), overlap};
+  const int chosen = split > 0 ? split : choose_split(p, machine, *entry.value());
+  constexpr std::int64_t kMostAlong = 65535;  // of a grid's second dimension
+  const std::int64_t along = (p.len_q + c.rows() - 1) / c.rows() * chosen;
+  if (chosen > 1 && along > kMostAlong)
+    return Status(Code::invalid_argument, "sm90: split=" + std::to_string(chosen) + " would take " +
+                                              std::to_string(along) + " clusters a head; a grid has 65535");
+  return Choice{entry.value(), chosen, overlap};
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {

@@ -35,10 +35,14 @@ Words memory(const Probe& probe, In in) {
     for (std::size_t n = 0; n < 2; ++n) out[2 * lane + n] = in[2 * (lane ^ 5) + n];
     for (std::size_t n = 0; n < 4; ++n) out[64 + 4 * lane + n] = in[4 * (31 - lane) + n];
     out[192 + lane] = half(in, lane) << 8 | (in[lane / 4] >> (8 * (lane % 4)) & 0xffU);
-    out[224] += in[4 * lane + 1];
   }
-  std::uint64_t sum = 0;
-  for (std::size_t lane = 0; lane < 32; ++lane) sum += in[4 * lane + 2];
+  std::uint64_t added = 0, sum = 0;
+  for (std::size_t lane = 0; lane < 32; ++lane) {
+    added += std::uint64_t{in[4 * lane + 1]} << 8;
+    sum += in[4 * lane + 2];
+  }
+  out[224] = static_cast<std::uint32_t>(added);
+  out[225] = static_cast<std::uint32_t>(added >> 32);
   out[226] = static_cast<std::uint32_t>(sum);
   out[227] = static_cast<std::uint32_t>(sum >> 32);
   return out;

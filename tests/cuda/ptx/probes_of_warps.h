@@ -52,7 +52,7 @@ SACCADE_KERNEL(32, 1) memory_probe(SACCADE_ARGUMENT(Arguments) arguments) {
   const std::uint32_t byte = load(reinterpret_cast<const std::uint8_t*>(arguments.in) + lane);
   store(arguments.out + 192 + lane, narrow << 8 | byte);
   fence_device();
-  (void)atomic_add(arguments.out + 224, wide.words[1]);
+  (void)atomic_add(reinterpret_cast<std::uint64_t*>(arguments.out + 224), std::uint64_t{wide.words[1]} << 8);
   // Every lane adds to a 64-bit number.
   auto* sum = reinterpret_cast<std::uint64_t*>(arguments.out + 226);
   std::uint64_t seen = 0, found = 0;
