@@ -92,7 +92,6 @@ bool suits_half_products(const Problem& p, const Machine& machine, const Config&
   const std::int64_t keys = keys_of(p, c);
   const std::int64_t tiles = tiles_of(p, c);
   if (c.single()) return keys <= kMostKeys && tiles <= 2 * at_once(machine, c);  // 88 registers
-  if (c.cluster > 2 && 2 * key_tiles_of(p, c) < c.parts()) return false;         // most would have no keys
   const bool fits = tiles <= at_once(machine, c);
   // Where blocks that find no room at once have been measured.
   const std::int64_t many_keys = tiles <= 2 * at_once(machine, c) ? 2048 : 1024;
