@@ -14,8 +14,13 @@ namespace {
 
 class DecodeRun {
  public:
-  DecodeRun(const Problem& problem, int threads, int splits)
-      : p_(problem), threads_(threads), splits_(splits), sizes_(problem), heads_(p_.batch * p_.heads_kv) {}
+  DecodeRun(const Problem& problem, int threads, int splits, decode::Reading reading)
+      : p_(problem),
+        threads_(threads),
+        splits_(splits),
+        reading_(reading),
+        sizes_(problem),
+        heads_(p_.batch * p_.heads_kv) {}
 
   [[nodiscard]] std::size_t workspace_bytes() const {
     const std::int64_t states = splits_ > 1 ? heads_ * splits_ : threads_;
@@ -50,6 +55,7 @@ class DecodeRun {
  private:
   [[nodiscard]] decode::Unit part(const Tensors& t, std::int64_t head, std::int64_t n) const {
     decode::Unit unit{.problem = &p_, .tensors = &t, .sequence = sequence(p_, t, head / p_.heads_kv)};
+    unit.reading = reading_;
     unit.head_kv = head % p_.heads_kv;
     unit.rows = p_.group() * unit.sequence.len_q;
     const std::int64_t len = unit.sequence.len_kv;
@@ -61,6 +67,7 @@ class DecodeRun {
   Problem p_;
   int threads_;
   std::int64_t splits_;
+  decode::Reading reading_;
   decode::Sizes sizes_;
   std::int64_t heads_;
 };
@@ -86,10 +93,12 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   Config given(text);
   const int threads = given.take("threads", worthwhile_threads(p, machine.threads), 1, machine.threads);
   const int splits = given.take("splits", choose_splits(p, threads), 1, kMaxSplits);
+  const bool zen_here = decode::reading_of_this_machine() == decode::Reading::zen;
+  const bool zen = given.take("zen", zen_here ? 1 : 0, 0, 1) != 0;
   if (Status status = given.finish("cpu_decode"); !status.ok()) return status;
-  DecodeRun decode_run(p, threads, splits);
+  DecodeRun decode_run(p, threads, splits, zen ? decode::Reading::zen : decode::Reading::streams);
   const std::size_t bytes = decode_run.workspace_bytes();
-  return Prepared{fmt::format("threads={} splits={}", threads, splits), bytes,
+  return Prepared{fmt::format("threads={} splits={} zen={:d}", threads, splits, zen), bytes,
                   [decode_run](const Tensors& t, std::byte* workspace, Stream) -> Status {
                     decode_run(t, reinterpret_cast<float*>(workspace));
                     return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cpu/finish_row.h"
 
@@ -24,6 +25,7 @@ namespace {
 
 using decode::kKeyTile;
 using decode::kStreams;
+using decode::Reading;
 using decode::Sizes;
 using decode::State;
 using decode::Unit;
@@ -40,16 +42,18 @@ constexpr std::int64_t kRowsAhead = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// How far from the tile's first key in its stream the n-th key of a tile is.
+template <std::int64_t kCount>
 struct Places {
   HWY_ALIGN float in_stream[kKeyTile];
   constexpr Places() : in_stream() {
     for (std::int64_t n = 0; n < kKeyTile; ++n) {
-      const std::int64_t place = n / kStreams;
+      const std::int64_t place = n / kCount;
       in_stream[n] = static_cast<float>(place);
     }
   }
 };
-constexpr Places kPlaces;
+constexpr Places<kStreams> kPlaces;
+constexpr Places<1> kPlacesOfOne;
 
 // Vectors of V columns that one pass accumulates for each row: what the registers hold.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
@@ -58,20 +62,28 @@ constexpr int kAccumulators = 16;
 constexpr int kAccumulators = 8;
 #endif
 
-/// The keys of a unit, read as kStreams stretches side by side: one stream of reads cannot fill the memory
-/// system of a core (`docs/kernels/cpu.md`). A tile takes the next keys of every stretch in turn, so its n-th
-/// key belongs to stream n % kStreams; the softmax does not mind the order.
+/// The keys of a unit, read as stretches side by side: one stream of reads cannot fill the memory system of
+/// many a core (`docs/kernels/cpu.md`). A tile takes the next keys of every stretch in turn, so its n-th key
+/// belongs to stream n % count; the softmax does not mind the order.
 struct Streams {
   KeyRange keys;
-  std::int64_t length = 0;  ///< of a stretch; the last ones may be shorter or empty
+  std::int64_t count = kStreams;  ///< kStreams or 1
+  std::int64_t length = 0;        ///< of a stretch; the last ones may be shorter or empty
 
   Streams() = default;
-  explicit Streams(KeyRange all)
-      : keys(all), length((std::max<std::int64_t>(all.end - all.begin, 0) + kStreams - 1) / kStreams) {}
+  Streams(KeyRange all, std::int64_t stretches)
+      : keys(all),
+        count(stretches),
+        length((std::max<std::int64_t>(all.end - all.begin, 0) + stretches - 1) / stretches) {}
   [[nodiscard]] std::int64_t first(std::int64_t stream) const { return keys.begin + stream * length; }
   /// Where the stretch ends.
   [[nodiscard]] std::int64_t end(std::int64_t stream) const {
     return std::min(first(stream) + length, keys.end);
+  }
+  /// Keys that a whole tile takes from each.
+  [[nodiscard]] std::int64_t depth() const { return kKeyTile / count; }
+  [[nodiscard]] const float* places() const {
+    return count == 1 ? kPlacesOfOne.in_stream : kPlaces.in_stream;
   }
 };
 
@@ -84,6 +96,8 @@ struct Work {
   const Problem& p;
   const Tensors& t;
   float *q, *scores, *bias;
+  float* weights;            // scores after the softmax, where the values' product finds them
+  float* spare;              // of one row, for tiles that alternate
   const T **keys, **values;  // rows of the tile in the order they are read
   Streams streams;
 
@@ -94,8 +108,15 @@ struct Work {
     bias = scores + sizes.rows * kKeyTile;
     keys = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
     values = keys + kKeyTile;
+    spare = reinterpret_cast<float*>(values + kKeyTile);
+    weights = scores;
     // Limits only grow from row to row, so the outer rows bound them all.
-    streams = Streams({visible(0).begin, visible(unit.rows - 1).end});
+    streams = Streams({visible(0).begin, visible(unit.rows - 1).end}, alternates() ? 1 : kStreams);
+  }
+  /// Whether keys and the values of the tile before are read in turns. f32, a row of which is twice as long
+  /// and half as much work, is as fast with lines asked for ahead.
+  [[nodiscard]] bool alternates() const {
+    return unit.reading == Reading::zen && unit.rows == 1 && sizeof(T) == 2;
   }
   [[nodiscard]] std::int64_t query(std::int64_t row) const { return row / p.group(); }
   [[nodiscard]] std::int64_t head(std::int64_t row) const {
@@ -109,8 +130,10 @@ struct Work {
 };
 
 /// Scores of kRows rows against four keys from j on.
-template <int kRows, class T>
+template <int kRows, Loads kLoads, class T>
 HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
+  // One after the other where they lie in one stream.
+  constexpr int kTogether = kLoads == Loads::halves ? 1 : 4;
   const Floats d;
   const std::int64_t lanes = lane_count();
   const std::int64_t dim = w.p.dim_qk;
@@ -119,36 +142,38 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
   for (auto& of_row : acc) {
     for (Vec& a : of_row) a = hn::Zero(d);
   }
-  const auto step = [&](std::int64_t n, const Vec(&key)[4]) HWY_ATTR {
-    for (int r = 0; r < kRows; ++r) {
-      const Vec x = hn::LoadU(d, q + r * w.sizes.dim_qk + n);
-      for (int k = 0; k < 4; ++k) acc[r][k] = hn::MulAdd(x, key[k], acc[r][k]);
+  for (int first = 0; first < 4; first += kTogether) {
+    const T* const* keys = w.keys + j + first;
+    const auto step = [&](std::int64_t n, const Vec(&key)[kTogether]) HWY_ATTR {
+      for (int r = 0; r < kRows; ++r) {
+        const Vec x = hn::LoadU(d, q + r * w.sizes.dim_qk + n);
+        for (int k = 0; k < kTogether; ++k) acc[r][first + k] = hn::MulAdd(x, key[k], acc[r][first + k]);
+      }
+    };
+    std::int64_t n = 0;
+    for (; n + 2 * lanes <= dim; n += 2 * lanes) {
+      Vec even[kTogether], odd[kTogether];
+      for (int k = 0; k < kTogether; ++k) load_pair<kLoads>(keys[k] + n, even[k], odd[k]);
+      step(n, even);
+      step(n + lanes, odd);
     }
-  };
-  const T* const* keys = w.keys + j;
-  std::int64_t n = 0;
-  for (; n + 2 * lanes <= dim; n += 2 * lanes) {
-    Vec even[4], odd[4];
-    for (int k = 0; k < 4; ++k) load_pair(keys[k] + n, even[k], odd[k]);
-    step(n, even);
-    step(n + lanes, odd);
-  }
-  if (n + lanes <= dim) {
-    Vec key[4];
-    for (int k = 0; k < 4; ++k) key[k] = load_as_float(d, keys[k] + n);
-    step(n, key);
-    n += lanes;
-  }
-  if (n < dim) {
-    Vec key[4];
-    for (int k = 0; k < 4; ++k) key[k] = load_tail(keys[k] + n, dim - n);
-    step(n, key);
+    if (n + lanes <= dim) {
+      Vec key[kTogether];
+      for (int k = 0; k < kTogether; ++k) key[k] = load_as_float(d, keys[k] + n);
+      step(n, key);
+      n += lanes;
+    }
+    if (n < dim) {
+      Vec key[kTogether];
+      for (int k = 0; k < kTogether; ++k) key[k] = load_tail(keys[k] + n, dim - n);
+      step(n, key);
+    }
   }
   for (int r = 0; r < kRows; ++r) store_sums(acc[r], w.scores + (row + r) * kKeyTile + j);
 }
 
 /// o = alpha * o + weights * V for kRows rows, kVectors vectors of columns from c on.
-template <int kRows, int kVectors, class T>
+template <int kRows, int kVectors, Loads kLoads, class T>
 HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t begin,
                            std::int64_t end, const float* alpha) {
   const Floats d;
@@ -158,9 +183,9 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
   for (auto& of_row : acc) {
     for (Vec& a : of_row) a = hn::Zero(d);
   }
-  const float* HWY_RESTRICT weights = w.scores + row * kKeyTile;
+  const float* HWY_RESTRICT weights = w.weights + row * kKeyTile;
   for (std::int64_t j = begin; j < end; ++j) {
-    if (kRows == kFetchingRows && row == 0 && c == 0 && j + kRowsAhead < kKeyTile) {
+    if (kLoads == Loads::plain && kRows == kFetchingRows && row == 0 && c == 0 && j + kRowsAhead < kKeyTile) {
       fetch_row(w.values[j + kRowsAhead], w.p.dim_v);
     }
     const T* value = w.values[j] + c;
@@ -168,7 +193,7 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
     if constexpr (kVectors == 1) {
       v[0] = whole ? load_as_float(d, value) : load_tail(value, w.p.dim_v - c);
     } else {
-      for (int i = 0; i < kVectors; i += 2) load_pair(value + i * lanes, v[i], v[i + 1]);
+      for (int i = 0; i < kVectors; i += 2) load_pair<kLoads>(value + i * lanes, v[i], v[i + 1]);
     }
     for (int r = 0; r < kRows; ++r) {
       const Vec weight = hn::Set(d, weights[r * kKeyTile + j]);
@@ -184,37 +209,50 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
   }
 }
 
-template <int kRows, int kVectors, class T>
+template <int kRows, int kVectors, Loads kLoads, class T>
 HWY_INLINE void accumulate_columns(const Work<T>& w, std::int64_t row, std::int64_t c, std::int64_t begin,
                                    std::int64_t end, const float* alpha) {
   const std::int64_t width = kVectors * lane_count();
-  for (; c + width <= w.p.dim_v; c += width) accumulate<kRows, kVectors>(w, row, c, begin, end, alpha);
+  for (; c + width <= w.p.dim_v; c += width)
+    accumulate<kRows, kVectors, kLoads>(w, row, c, begin, end, alpha);
   if constexpr (kVectors > 1) {
-    accumulate_columns<kRows, kVectors / 2>(w, row, c, begin, end, alpha);
+    accumulate_columns<kRows, kVectors / 2, kLoads>(w, row, c, begin, end, alpha);
   } else {
-    if (c < w.p.dim_v) accumulate<kRows, 1>(w, row, c, begin, end, alpha);
+    if (c < w.p.dim_v) accumulate<kRows, 1, kLoads>(w, row, c, begin, end, alpha);
   }
 }
 
-/// One tile, `count` keys from `at` on in every stream, for kRows rows: scores, online softmax, weighted
-/// values.
-template <int kRows, class T>
-HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
-  for (std::int64_t j = 0; j < count; j += 4) {
-    if (kRows == kFetchingRows && row == 0) {
+/// Scores of keys [begin, end) of the tile for kRows rows.
+template <int kRows, Loads kLoads, class T>
+HWY_INLINE void score(const Work<T>& w, std::int64_t row, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t j = begin; j < end; j += 4) {
+    if (kLoads == Loads::plain && kRows == kFetchingRows && row == 0) {
       for (std::int64_t k = j; k < j + 4; ++k) {
         if (k + kRowsAhead < kKeyTile) fetch_row(w.keys[k + kRowsAhead], w.p.dim_qk);
       }
     }
-    dots<kRows>(w, row, j);
+    dots<kRows, kLoads>(w, row, j);
   }
+}
+
+/// The next group of values, from j on, of the `count` in the tile for kRows rows; o is multiplied by alpha
+/// once.
+template <int kRows, Loads kLoads, class T>
+HWY_INLINE void weigh_group(const Work<T>& w, std::int64_t row, std::int64_t j, std::int64_t count,
+                            float* alpha) {
+  const std::int64_t end = std::min(j + kValueGroup, count);
+  accumulate_columns<kRows, std::min(8, kAccumulators / kRows), kLoads>(w, row, 0, j, end, alpha);
+  std::fill_n(alpha, kRows, 1.0F);
+}
+
+/// One tile, `count` keys from `at` on in every stream, for kRows rows: scores, online softmax, weighted
+/// values.
+template <int kRows, Loads kLoads, class T>
+HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
+  score<kRows, kLoads>(w, row, 0, count);
   float alpha[kRows] = {};
   for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, at, count);
-  for (std::int64_t j = 0; j < count; j += kValueGroup) {
-    const std::int64_t end = std::min(j + kValueGroup, count);
-    accumulate_columns<kRows, std::min(8, kAccumulators / kRows)>(w, row, 0, j, end, alpha);
-    std::fill_n(alpha, kRows, 1.0F);
-  }
+  for (std::int64_t j = 0; j < count; j += kValueGroup) weigh_group<kRows, kLoads>(w, row, j, count, alpha);
 }
 
 /// The mask of every row over the tile as a bias in base 2; returns whether any pair is visible.
@@ -224,9 +262,9 @@ HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count)
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
     const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.head(row), w.query(row), 0);
     float* bias = w.bias + row * kKeyTile;
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t stream = j % kStreams;
-      const std::int64_t key = w.streams.first(stream) + at + j / kStreams;
+    std::int64_t stream = 0;
+    for (std::int64_t j = 0, n = at; j < count; ++j) {
+      const std::int64_t key = w.streams.first(stream) + n;
       const std::int64_t place = offset + key * w.p.mask_strides.key;
       if (key >= w.streams.end(stream)) {
         bias[j] = -kInfinity;
@@ -236,6 +274,10 @@ HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count)
         bias[j] = bias_in_base_2(load(w.p.mask_dtype, w.t.mask, place));
       }
       visible |= bias[j] != -kInfinity;
+      if (++stream == w.streams.count) {
+        stream = 0;
+        ++n;
+      }
     }
   }
   return visible;
@@ -251,7 +293,7 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
   constexpr std::int64_t kPattern = std::max<std::int64_t>(kStreams, HWY_MAX_BYTES / sizeof(float));
   HWY_ALIGN float begins[kPattern], ends[kPattern], diagonals[kPattern];
   for (std::int64_t n = 0; n < kPattern; ++n) {
-    const std::int64_t stream = n % kStreams;
+    const std::int64_t stream = n % w.streams.count;
     const std::int64_t first = w.streams.first(stream) + at;
     const std::int64_t end = std::min(seen.end, w.streams.end(stream));
     begins[n] = static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile));
@@ -262,10 +304,11 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
   const std::int64_t slope_at = w.unit.sequence.batch * w.p.alibi_batch_stride + w.head(row);
   const Vec slope = hn::Set(d, w.p.alibi ? kLog2e * w.t.alibi_slopes[slope_at] : 0.0F);
   const Vec hidden = hn::Set(d, -kInfinity);
+  const float* places = w.streams.places();
   float* scores = w.scores + row * kKeyTile;
   Vec max = hidden;
   for (std::int64_t j = 0; j < count; j += lanes) {
-    const Vec key = hn::Load(d, kPlaces.in_stream + j);
+    const Vec key = hn::Load(d, places + j);
     const std::int64_t n = j % kPattern;
     Vec s = hn::LoadU(d, scores + j);
     if (w.p.softcap > 0) s = hn::Mul(cap, hn::Tanh(d, s));
@@ -303,8 +346,9 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at
   const KeyRange& keys = w.streams.keys;
   const bool plain = w.p.softcap == 0 && !w.p.alibi && w.p.mask == MaskKind::none;
   // Streams end in their order, so the last one tells.
+  const std::int64_t last = w.streams.count - 1;
   const bool whole = count == kKeyTile && seen.begin <= keys.begin && seen.end >= keys.end &&
-                     w.streams.first(kStreams - 1) + at + kKeyTile / kStreams <= w.streams.end(kStreams - 1);
+                     w.streams.first(last) + at + w.streams.depth() <= w.streams.end(last);
   const Vec max = plain && whole ? maxima(w, row) : modify_scores(w, row, seen, at, count);
   float* scores = w.scores + row * kKeyTile;
   const float old_m = w.state.m[row];
@@ -331,19 +375,65 @@ HWY_INLINE void list_rows(const Work<T>& w, const void* tensor, const Strides& s
     return static_cast<const T*>(tensor) +
            key_offset(w.p, w.t, strides, w.unit.sequence, w.unit.head_kv, key);
   };
-  for (std::int64_t stream = 0; stream < kStreams; ++stream) {
+  const std::int64_t streams = w.streams.count;
+  for (std::int64_t stream = 0; stream < streams; ++stream) {
     const std::int64_t last = std::max(w.streams.end(stream) - 1, w.streams.keys.begin);
     const std::int64_t first = w.streams.first(stream) + at;
-    if (w.p.kv_layout != KvLayout::paged && first + count / kStreams - 1 <= last) {
+    if (w.p.kv_layout != KvLayout::paged && first + count / streams - 1 <= last) {
       const T* row = row_of(first);
-      for (std::int64_t n = stream; n < count; n += kStreams, row += strides.row) rows[n] = row;
+      for (std::int64_t n = stream; n < count; n += streams, row += strides.row) rows[n] = row;
     } else {
-      for (std::int64_t n = 0; n * kStreams < count; ++n) {
-        rows[n * kStreams + stream] = row_of(std::min(first + n, last));
+      for (std::int64_t n = 0; n * streams < count; ++n) {
+        rows[n * streams + stream] = row_of(std::min(first + n, last));
       }
     }
   }
   std::fill(rows + count, rows + kKeyTile, rows[count - 1]);
+}
+
+/// All tiles, each for all rows.
+template <Loads kLoads, class T>
+HWY_INLINE void attend_tiles(const Work<T>& w) {
+  const std::int64_t depth = w.streams.depth();
+  for (std::int64_t at = 0; at < w.streams.length; at += depth) {
+    const std::int64_t count = std::min(depth, w.streams.length - at) * w.streams.count;
+    if (w.p.mask != MaskKind::none && !load_bias(w, at, count)) continue;
+    list_rows(w, w.t.k, w.p.k, at, count, w.keys);
+    list_rows(w, w.t.v, w.p.v, at, count, w.values);
+    std::int64_t row = 0;
+    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4, kLoads>(w, row, at, count);
+    if (row + 1 < w.unit.rows) {
+      attend_rows<2, kLoads>(w, row, at, count);
+    } else if (row < w.unit.rows) {
+      attend_rows<1, kLoads>(w, row, at, count);
+    }
+  }
+}
+
+/// All tiles for one row: groups of a tile's keys in turn with groups of the values of the tile before, so
+/// that both are read all the time and a prefetcher never has to start again.
+template <class T>
+HWY_INLINE void attend_alternating(Work<T> w) {
+  w.weights = w.spare;
+  std::int64_t before = 0;  // keys of the tile whose values are still to be read
+  float alpha = 1.0F;
+  const auto read = [&](std::int64_t count) HWY_ATTR {
+    for (std::int64_t j = 0; j < std::max(count, before); j += kValueGroup) {
+      if (j < count) score<1, Loads::halves>(w, 0, j, std::min(j + kValueGroup, count));
+      if (j < before) weigh_group<1, Loads::halves>(w, 0, j, before, &alpha);
+    }
+  };
+  for (std::int64_t at = 0; at < w.streams.length; at += kKeyTile) {
+    const std::int64_t count = std::min(kKeyTile, w.streams.length - at);
+    if (w.p.mask != MaskKind::none && !load_bias(w, at, count)) continue;
+    list_rows(w, w.t.k, w.p.k, at, count, w.keys);
+    read(count);
+    list_rows(w, w.t.v, w.p.v, at, count, w.values);
+    alpha = softmax_row(w, 0, at, count);
+    std::swap(w.scores, w.weights);
+    before = count;
+  }
+  read(0);
 }
 
 template <class T>
@@ -363,19 +453,12 @@ HWY_INLINE void attend_typed(const Work<T>& w) {
   std::fill_n(w.state.l, w.sizes.rows, 0.0F);
   std::fill_n(w.state.o, w.sizes.rows * w.sizes.dim_v, 0.0F);
 
-  constexpr std::int64_t kDepth = kKeyTile / kStreams;
-  for (std::int64_t at = 0; at < w.streams.length; at += kDepth) {
-    const std::int64_t count = std::min(kDepth, w.streams.length - at) * kStreams;
-    if (w.p.mask != MaskKind::none && !load_bias(w, at, count)) continue;
-    list_rows(w, w.t.k, w.p.k, at, count, w.keys);
-    list_rows(w, w.t.v, w.p.v, at, count, w.values);
-    std::int64_t row = 0;
-    for (; row + 2 < w.unit.rows; row += 4) attend_rows<4>(w, row, at, count);
-    if (row + 1 < w.unit.rows) {
-      attend_rows<2>(w, row, at, count);
-    } else if (row < w.unit.rows) {
-      attend_rows<1>(w, row, at, count);
-    }
+  if (w.alternates()) {
+    attend_alternating(w);
+  } else if (w.unit.reading == Reading::zen) {
+    attend_tiles<Loads::ahead>(w);
+  } else {
+    attend_tiles<Loads::plain>(w);
   }
 }
 
@@ -424,6 +507,13 @@ HWY_EXPORT(vector_lanes);
 
 namespace decode {
 
+Reading reading_of_this_machine() {
+#if HWY_ARCH_X86
+  if (__builtin_cpu_is("amd")) return Reading::zen;
+#endif
+  return Reading::streams;
+}
+
 Sizes::Sizes(const Problem& p) {
   const std::int64_t lanes = HWY_DYNAMIC_DISPATCH(vector_lanes)();
   const auto pad = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
@@ -433,7 +523,8 @@ Sizes::Sizes(const Problem& p) {
   dim_v = pad(p.dim_v, lanes);
   state = pad(rows * (dim_v + 2), kCacheLine);
   constexpr std::int64_t kPointerFloats = sizeof(void*) / sizeof(float);
-  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + 2 * kKeyTile * kPointerFloats, kCacheLine);
+  constexpr std::int64_t kLists = 2 * kKeyTile * kPointerFloats;
+  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + kLists + kKeyTile, kCacheLine);
 }
 
 State state_at(const Sizes& sizes, float* memory) {

@@ -22,6 +22,16 @@ inline constexpr std::int64_t kKeyTile = 128;
 /// Stretches of the keys that are read side by side.
 inline constexpr std::int64_t kStreams = 8;
 
+/// How keys and values are read. It decides the speed alone; docs/kernels/cpu.md has the measurements.
+enum class Reading {
+  streams,  ///< kStreams stretches side by side, which is enough for Intel's prefetchers
+  zen,      ///< as AMD's Zen 4 wants it: one row of queries alternates between keys and values, each in one
+            ///< stream; for more rows lines are asked for ahead
+};
+
+/// What is best for the processor that runs this.
+[[nodiscard]] Reading reading_of_this_machine();
+
 /// All rows of one key head and a part of its keys. Rows run over queries and, inside, over the heads of the
 /// group.
 struct Unit {
@@ -31,6 +41,7 @@ struct Unit {
   std::int64_t head_kv = 0;
   std::int64_t rows = 0;
   KeyRange keys{};
+  Reading reading = Reading::streams;
 };
 
 /// Sizes in floats of what one unit needs.
