@@ -22,11 +22,11 @@ inline constexpr std::int64_t kKeyTile = 128;
 /// Stretches of the keys that are read side by side.
 inline constexpr std::int64_t kStreams = 8;
 
-/// How keys and values are read. It decides the speed alone; docs/kernels/cpu.md has the measurements.
+/// How keys and values are read, which decides the speed and how sums are rounded (docs/kernels/cpu.md).
 enum class Reading {
   streams,  ///< kStreams stretches side by side, which is enough for Intel's prefetchers
-  zen,      ///< as AMD's Zen 4 wants it: one row of queries alternates between keys and values, each in one
-            ///< stream; for more rows lines are asked for ahead
+  zen,  ///< for AMD's: one row against 16-bit keys alternates between keys and values, each in one stream;
+        ///< all others ask for lines ahead
 };
 
 /// What is best for the processor that runs this.
