@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 #include <hwy/contrib/math/math-inl.h>
 #include "cpu/decode_vectors-inl.h"
+#include "cpu/decode_work-inl.h"
 #include "cpu/simd_math-inl.h"
 // clang-format on
 
@@ -23,12 +24,7 @@ HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
 namespace {
 
-using decode::kKeyTile;
-using decode::kStreams;
 using decode::Reading;
-using decode::Sizes;
-using decode::State;
-using decode::Unit;
 
 /// Values that all columns are accumulated for before the next ones are touched: few enough that arithmetic
 /// on these overlaps with waiting for the next.
@@ -41,89 +37,12 @@ constexpr std::int64_t kRowsAhead = 8;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// How far from the tile's first key in its stream the n-th key of a tile is.
-template <std::int64_t kCount>
-struct Places {
-  HWY_ALIGN float in_stream[kKeyTile];
-  constexpr Places() : in_stream() {
-    for (std::int64_t n = 0; n < kKeyTile; ++n) {
-      const std::int64_t place = n / kCount;
-      in_stream[n] = static_cast<float>(place);
-    }
-  }
-};
-constexpr Places<kStreams> kPlaces;
-constexpr Places<1> kPlacesOfOne;
-
 // Vectors of V columns that one pass accumulates for each row: what the registers hold.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
 constexpr int kAccumulators = 16;
 #else
 constexpr int kAccumulators = 8;
 #endif
-
-/// The keys of a unit, read as stretches side by side: one stream of reads cannot fill the memory system of
-/// many a core (`docs/kernels/cpu.md`). A tile takes the next keys of every stretch in turn, so its n-th key
-/// belongs to stream n % count; the softmax does not mind the order.
-struct Streams {
-  KeyRange keys;
-  std::int64_t count = kStreams;  ///< kStreams or 1
-  std::int64_t length = 0;        ///< of a stretch; the last ones may be shorter or empty
-  std::int64_t depth = 0;         ///< keys that a whole tile takes from each
-
-  Streams() = default;
-  Streams(KeyRange all, std::int64_t stretches)
-      : keys(all),
-        count(stretches),
-        length((std::max<std::int64_t>(all.end - all.begin, 0) + stretches - 1) / stretches),
-        depth(kKeyTile / stretches) {}
-  [[nodiscard]] std::int64_t first(std::int64_t stream) const { return keys.begin + stream * length; }
-  /// Where the stretch ends.
-  [[nodiscard]] std::int64_t end(std::int64_t stream) const {
-    return std::min(first(stream) + length, keys.end);
-  }
-  [[nodiscard]] const float* places() const {
-    return count == 1 ? kPlacesOfOne.in_stream : kPlaces.in_stream;
-  }
-};
-
-/// A unit with its pointers sorted out.
-template <class T>
-struct Work {
-  const Unit& unit;
-  const Sizes& sizes;
-  const State& state;
-  const Problem& p;
-  const Tensors& t;
-  float *q, *scores, *bias;
-  float* weights;            // scores after the softmax, where the values' product finds them
-  float* spare;              // of one row, for tiles that alternate
-  const T **keys, **values;  // rows of the tile in the order they are read
-  Streams streams;
-
-  HWY_INLINE Work(const Unit& all, const Sizes& all_sizes, float* scratch, const State& soft,
-                  std::int64_t stretches)
-      : unit(all), sizes(all_sizes), state(soft), p(*all.problem), t(*all.tensors) {
-    q = scratch;
-    scores = q + sizes.rows * sizes.dim_qk;
-    bias = scores + sizes.rows * kKeyTile;
-    keys = reinterpret_cast<const T**>(bias + sizes.rows * kKeyTile);
-    values = keys + kKeyTile;
-    spare = reinterpret_cast<float*>(values + kKeyTile);
-    weights = scores;
-    // Limits only grow from row to row, so the outer rows bound them all.
-    streams = Streams({visible(0).begin, visible(unit.rows - 1).end}, stretches);
-  }
-  [[nodiscard]] std::int64_t query(std::int64_t row) const { return row / p.group(); }
-  [[nodiscard]] std::int64_t head(std::int64_t row) const {
-    return unit.head_kv * p.group() + row % p.group();
-  }
-  [[nodiscard]] KeyRange visible(std::int64_t row) const {
-    const KeyRange seen = visible_keys(p, unit.sequence, query(row));
-    const std::int64_t first = std::max(seen.begin, unit.keys.begin);
-    return {first, std::max(first, std::min(seen.end, unit.keys.end))};
-  }
-};
 
 /// Scores of kRows rows against four keys from j on.
 template <int kRows, Loads kLoads, class T>
@@ -239,16 +158,6 @@ HWY_INLINE void weigh_group(const Work<T>& w, std::int64_t row, std::int64_t j, 
   const std::int64_t end = std::min(j + kValueGroup, count);
   accumulate_columns<kRows, std::min(8, kAccumulators / kRows), kLoads>(w, row, 0, j, end, alpha);
   std::fill_n(alpha, kRows, 1.0F);
-}
-
-/// One tile, `count` keys from `at` on in every stream, for kRows rows: scores, online softmax, weighted
-/// values.
-template <int kRows, Loads kLoads, class T>
-HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
-  score<kRows, kLoads>(w, row, 0, count);
-  float alpha[kRows] = {};
-  for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, at, count);
-  for (std::int64_t j = 0; j < count; j += kValueGroup) weigh_group<kRows, kLoads>(w, row, j, count, alpha);
 }
 
 /// The mask of every row over the tile as a bias in base 2; returns whether any pair is visible.
@@ -384,6 +293,16 @@ HWY_INLINE void list_rows(const Work<T>& w, const void* tensor, const Strides& s
     }
   }
   std::fill(rows + count, rows + kKeyTile, rows[count - 1]);
+}
+
+/// One tile, `count` keys from `at` on in every stream, for kRows rows: scores, online softmax, weighted
+/// values.
+template <int kRows, Loads kLoads, class T>
+HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t at, std::int64_t count) {
+  score<kRows, kLoads>(w, row, 0, count);
+  float alpha[kRows] = {};
+  for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, at, count);
+  for (std::int64_t j = 0; j < count; j += kValueGroup) weigh_group<kRows, kLoads>(w, row, j, count, alpha);
 }
 
 /// All tiles, each for all rows.

@@ -70,11 +70,13 @@ float fma_24(std::int64_t iterations) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(first.sum(), second.sum())));
 }
 
-// Four loads a step into four chains of XOR, which is the cheapest use of a loaded vector. Prefetching 1 KiB
-// ahead is worth up to 40% where small pages stop the hardware's own prefetcher.
-template <int kStreams, bool kPrefetch>
+// Four loads a step into four chains of XOR, which is the cheapest use of a loaded vector. Prefetching is
+// worth up to 40% where small pages stop the hardware's own prefetcher.
+template <int kStreams, Prefetch kPrefetch>
 std::uint32_t read(const std::byte* data, std::size_t bytes) {
-  constexpr std::size_t kLine = 64 / sizeof(std::uint32_t), kAhead = 1024 / sizeof(std::uint32_t);
+  constexpr std::size_t kLine = 64 / sizeof(std::uint32_t);
+  constexpr std::size_t kAhead = (kPrefetch == Prefetch::first_level ? 1024 : 2048) / sizeof(std::uint32_t);
+  constexpr int kLocality = kPrefetch == Prefetch::first_level ? 3 : 2;
   const Words d;
   const std::size_t step = hn::Lanes(d);
   const std::size_t run = bytes / sizeof(std::uint32_t) / kStreams;
@@ -83,8 +85,9 @@ std::uint32_t read(const std::byte* data, std::size_t bytes) {
   for (std::size_t i = 0; i < run; i += 4 * step) {
     for (int stream = 0; stream < kStreams; ++stream) {
       const std::uint32_t* const at = words + static_cast<std::size_t>(stream) * run + i;
-      if constexpr (kPrefetch) {
-        for (std::size_t line = 0; line < 4 * step; line += kLine) hwy::Prefetch(at + kAhead + line);
+      if constexpr (kPrefetch != Prefetch::none) {
+        for (std::size_t line = 0; line < 4 * step; line += kLine)
+          __builtin_prefetch(at + kAhead + line, 0, kLocality);
       }
       x0 = hn::Xor(x0, hn::LoadU(d, at));
       x1 = hn::Xor(x1, hn::LoadU(d, at + step));
@@ -95,14 +98,28 @@ std::uint32_t read(const std::byte* data, std::size_t bytes) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Xor(hn::Xor(x0, x1), hn::Xor(x2, x3))));
 }
 
-std::uint32_t read_with(const std::byte* data, std::size_t bytes, int streams, bool prefetch) {
+template <int kStreams>
+std::uint32_t read_streams(const std::byte* data, std::size_t bytes, Prefetch prefetch) {
+  switch (prefetch) {
+    case Prefetch::none:
+      return read<kStreams, Prefetch::none>(data, bytes);
+    case Prefetch::first_level:
+      return read<kStreams, Prefetch::first_level>(data, bytes);
+    default:
+      return read<kStreams, Prefetch::second_level>(data, bytes);
+  }
+}
+
+std::uint32_t read_with(const std::byte* data, std::size_t bytes, int streams, Prefetch prefetch) {
   switch (streams) {
     case 1:
-      return prefetch ? read<1, true>(data, bytes) : read<1, false>(data, bytes);
+      return read_streams<1>(data, bytes, prefetch);
     case 2:
-      return prefetch ? read<2, true>(data, bytes) : read<2, false>(data, bytes);
+      return read_streams<2>(data, bytes, prefetch);
+    case 4:
+      return read_streams<4>(data, bytes, prefetch);
     default:
-      return prefetch ? read<4, true>(data, bytes) : read<4, false>(data, bytes);
+      return read_streams<8>(data, bytes, prefetch);
   }
 }
 
@@ -163,7 +180,7 @@ float fma_loop(bool wide, std::int64_t iterations) {
   return wide ? HWY_DYNAMIC_DISPATCH(fma_24)(iterations) : HWY_DYNAMIC_DISPATCH(fma_12)(iterations);
 }
 
-std::uint32_t read_loop(const std::byte* data, std::size_t bytes, int streams, bool prefetch) {
+std::uint32_t read_loop(const std::byte* data, std::size_t bytes, int streams, Prefetch prefetch) {
   return HWY_DYNAMIC_DISPATCH(read_with)(data, bytes, streams, prefetch);
 }
 

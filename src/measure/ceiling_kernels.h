@@ -15,9 +15,10 @@ namespace saccade::measure {
 /// more multipliers than 12 chains feed). The result keeps the compiler from dropping them.
 float fma_loop(bool wide, std::int64_t iterations);
 
-/// Reads `bytes` bytes (a multiple of kReadBlock) once, as `streams` (1, 2 or 4) equal runs side by side,
-/// with or without software prefetch.
-std::uint32_t read_loop(const std::byte* data, std::size_t bytes, int streams, bool prefetch);
+/// Whether a loop asks for lines before it reads them, and for which level of the cache.
+enum class Prefetch { none, first_level, second_level };
+/// Reads `bytes` bytes (a multiple of kReadBlock) once, as `streams` (1, 2, 4 or 8) equal runs side by side.
+std::uint32_t read_loop(const std::byte* data, std::size_t bytes, int streams, Prefetch prefetch);
 /// What read_loop takes at a time.
 inline constexpr std::size_t kReadBlock = 4096;
 

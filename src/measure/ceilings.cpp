@@ -98,10 +98,11 @@ int best_seconds(const BandwidthOptions& options, int ways,
   return best_way;
 }
 
-constexpr int kReadWays = 6;  // 1, 2 or 4 streams, without and with prefetch
+constexpr int kReadWays = 12;  // 1, 2, 4 or 8 streams, each with every kind of prefetch
 
 void read_bytes(std::span<const std::byte> memory, int way) {
-  const std::uint32_t x = read_loop(memory.data(), memory.size(), 1 << (way / 2), way % 2 == 1);
+  const std::uint32_t x =
+      read_loop(memory.data(), memory.size(), 1 << (way / 3), static_cast<Prefetch>(way % 3));
   sink.fetch_add(x, std::memory_order_relaxed);
 }
 

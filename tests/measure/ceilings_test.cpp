@@ -14,7 +14,7 @@ struct alignas(64) Block {
   std::uint32_t words[kReadBlock / sizeof(std::uint32_t)] = {};
 };
 
-std::uint32_t read_all(const std::vector<Block>& blocks, int streams, bool prefetch) {
+std::uint32_t read_all(const std::vector<Block>& blocks, int streams, Prefetch prefetch) {
   return read_loop(reinterpret_cast<const std::byte*>(blocks.data()), blocks.size() * sizeof(Block), streams,
                    prefetch);
 }
@@ -22,9 +22,9 @@ std::uint32_t read_all(const std::vector<Block>& blocks, int streams, bool prefe
 // A ceiling that skips some of the memory would be too high.
 TEST(ReadLoop, ReadsEveryWord) {
   std::vector<Block> blocks(3);
-  for (const int way : {0, 1, 2, 3, 4, 5}) {
-    const int streams = 1 << (way / 2);
-    const bool prefetch = way % 2 == 1;
+  for (int way = 0; way < 12; ++way) {
+    const int streams = 1 << (way / 3);
+    const auto prefetch = static_cast<Prefetch>(way % 3);
     EXPECT_EQ(read_all(blocks, streams, prefetch), 0U);
     for (Block& block : blocks) {
       for (std::uint32_t& word : block.words) {
