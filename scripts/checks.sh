@@ -75,7 +75,8 @@ check_tests() {
     show_log "tests $preset" "$logs/$preset-failed.log"
   fi
   if ((not_run > 0)); then
-    say "skipped: $(sed -n 's/.*<testcase name="\([^"]*\)".*status="\(notrun\|disabled\)".*/\1/p' "$report" | tr '\n' ' ')(see $log)"
+    say "skipped: $(sed -n 's/.*<testcase name="\([^".]*\)[^"]*".*status="\(notrun\|disabled\)".*/\1/p' "$report" |
+      sort | uniq -c | awk '{ printf "%s%d of %s", NR > 1 ? ", " : "", $1, $2 }') (see $log)"
   fi
 }
 

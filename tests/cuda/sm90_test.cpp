@@ -217,27 +217,59 @@ TEST_P(Sm90, TheSameBitsWhateverTheOrder) {
   expect_same_bits(problem, prepared.value());
 }
 
-// Several clusters share the keys of a tile of queries, and some of them get none; the last one that is done
-// adds up, whichever it is. The counters of a launch are those of the launch before; the first one finds what
-// happens to lie there.
-TEST(Sm90Split, ClustersShareTheKeys) {
-  const Kernel& kernel = *find_emulated("sm90");
-  int instances_seen = 0;
+/// Instances whose clusters share keys, named without how many do, and the keys that a cluster has in a
+/// round.
+struct Splitting {
+  sm90::Config config;
+  std::string text;
+  int keys;
+};
+std::vector<Splitting> splitting_instances() {
+  std::vector<Splitting> list;
   for (const Named& instance : instances()) {
     const sm90::Config& c = instance.config;
-    if (!c.splits()) continue;
-    ++instances_seen;
-    const std::string one = instance.text.substr(0, instance.text.find(" split="));
-    std::uint64_t seed = 20;
-    for (const char* shape : {"b2 h2/1 lq20 lk2500 bf16 causal br lse", "b1 h1 lq33 lk300 f16 scale=4 lse",
-                              "b1 h2 lq1 lk3000 f16 scale=3", "b1 h1 lq3 lk2200 f16 window=700,30 br",
-                              "dv24 b1 h1 lq5 lk40 f16"}) {
-      expect_right(kernel, fmt::format("d{} {}", c.dim, shape), fmt::format("{} split={}", one, seed % 4 + 2),
-                   seed);
-      ++seed;
+    if (c.splits())
+      list.push_back({c, instance.text.substr(0, instance.text.find(" split=")), c.tile_keys * c.parts()});
+  }
+  EXPECT_EQ(list.size(), 3U);
+  return list;
+}
+
+// Several clusters share the keys of a tile of queries, and some of them get none.
+TEST(Sm90Split, ClustersShareTheKeys) {
+  const Kernel& kernel = *find_emulated("sm90");
+  std::uint64_t seed = 20;
+  for (const Splitting& instance : splitting_instances()) {
+    const std::string dim = fmt::format("d{} ", instance.config.dim);
+    expect_right(kernel, dim + fmt::format("b2 h2/1 lq20 lk{} bf16 causal br lse", instance.keys * 5 / 4),
+                 instance.text + " split=2", seed++);
+    expect_right(kernel, dim + "b1 h1 lq33 lk300 f16 scale=4 lse", instance.text + " split=3", seed++);
+    expect_right(kernel, dim + "dv24 b1 h1 lq3 lk700 f16 window=200,30 br", instance.text + " split=16",
+                 seed++);
+  }
+}
+
+TEST(Sm90Split, ClustersMeetHoweverFarTheirScoresAre) {
+  for (const Splitting& instance : splitting_instances()) {
+    for (const float step : {30.0F, 88.0F, -44.0F}) {
+      std::vector<float> scores(static_cast<std::size_t>(2 * instance.keys + 100));
+      for (std::size_t j = 0; j < scores.size(); ++j)
+        scores[j] = step * static_cast<float>(static_cast<int>(j) / instance.keys);
+      (void)saccade::counted(*find_emulated("sm90"), instance.text + " split=3", instance.config.dim, 5,
+                             scores, true);
     }
-    const Problem problem = parse_problem(fmt::format("b1 h2 lq20 lk1500 f16 d{}", c.dim)).value();
-    const Result<Prepared> prepared = kernel.prepare(problem, emulated_machine(), one + " split=3");
+  }
+}
+
+// Whichever cluster is the last one. The counters of a launch are those of the launch before; the first one
+// finds what happens to lie there.
+TEST(Sm90Split, TheSameBitsWhateverTheOrder) {
+  for (const Splitting& instance : splitting_instances()) {
+    const Problem problem =
+        parse_problem(fmt::format("b1 h1 lq20 lk{} f16 d{}", instance.keys * 5 / 4, instance.config.dim))
+            .value();
+    const Result<Prepared> prepared =
+        find_emulated("sm90")->prepare(problem, emulated_machine(), instance.text + " split=3");
     ASSERT_TRUE(prepared.ok()) << prepared.status().message();
     ASSERT_GT(prepared->workspace_bytes, 0U);
     constexpr std::uint64_t kTag =
@@ -247,18 +279,7 @@ TEST(Sm90Split, ClustersShareTheKeys) {
       for (std::size_t at = 0; at + 8 <= workspace.size(); at += 8) std::memcpy(&workspace[at], &garbage, 8);
       expect_same_bits(problem, prepared.value(), workspace);
     }
-    // Clusters whose scores lie far apart, and as many as may be.
-    const int parts = c.tile_keys * c.parts();
-    for (const float step : {30.0F, 88.0F, -44.0F}) {
-      std::vector<float> scores(static_cast<std::size_t>(2 * parts + 100));
-      for (std::size_t j = 0; j < scores.size(); ++j)
-        scores[j] = step * static_cast<float>(static_cast<int>(j) / parts);
-      (void)counted(kernel, one + " split=3", c.dim, 5, scores, true);
-    }
-    expect_right(kernel, fmt::format("d{} b1 h1 lq2 lk{} f16 lse", c.dim, 2 * parts), one + " split=16",
-                 seed);
   }
-  EXPECT_EQ(instances_seen, 3);
 }
 
 // A key that is no number makes every row that sees it none, whichever tile it is in; a query only its own.

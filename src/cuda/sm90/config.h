@@ -95,8 +95,9 @@ struct Config {
   /// Of workspace: where `split` clusters share each of so many tiles of queries, every warp leaves a message
   /// like the last one, and counts.
   [[nodiscard]] constexpr std::size_t workspace_bytes(std::size_t tiles, int split) const {
+    if (split == 1) return 0;
     const auto bytes = static_cast<std::size_t>(split * message_bytes(steps() - 1) + 8);
-    return split == 1 ? 0 : tiles * static_cast<std::size_t>(cluster_warps()) * bytes;
+    return tiles * static_cast<std::size_t>(cluster_warps()) * bytes;
   }
   [[nodiscard]] constexpr int barriers() const {
     return 2 * row_groups + 4 * key_groups * stages + 4 * groups() * far_steps();
