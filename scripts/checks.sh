@@ -76,7 +76,7 @@ check_tests() {
   fi
   if ((not_run > 0)); then
     say "skipped: $(sed -n 's/.*<testcase name="\([^".]*\)[^"]*".*status="\(notrun\|disabled\)".*/\1/p' "$report" |
-      sort | uniq -c | awk '{ printf "%s%d of %s", NR > 1 ? ", " : "", $1, $2 }') (see $log)"
+      sort | uniq -c | awk '{ printf "%s%d of %s", (NR > 1 ? ", " : ""), $1, $2 }') (see $log)"
   fi
 }
 
