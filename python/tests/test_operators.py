@@ -286,6 +286,29 @@ def test_streams_are_respected():
         check_close(result, right, torch.float16)
 
 
+@needs_gpu
+@pytest.mark.parametrize("shape", [(1, 8, 512, 64), (2, 16, 1024, 128), (1, 2, 96, 256), (64, 12, 64, 64)])
+def test_calls_in_a_row_wait_for_each_other_on_cuda(shape):
+    """Launches may begin before the kernel before them has ended; reads and writes may not."""
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16) for _ in range(3))
+
+    def chain(after):
+        x, kept = q.clone(), []
+        for i in range(50):
+            out = ours(x, k, v, is_causal=i % 2 == 1)
+            after()
+            kept.append(ours(out, out, v))
+            after()
+            x.copy_(out * 8 + kept[-1])  # right behind a kernel that may still read x
+            after()
+        return x, *kept
+
+    expected = chain(torch.cuda.synchronize)
+    for _ in range(3):
+        for found, right in zip(chain(lambda: None), expected, strict=True):
+            torch.testing.assert_close(found, right, rtol=0, atol=0)
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than 2 CUDA devices")
 def test_second_device():
     q, k, v = (torch.randn(1, 2, 64, 64, device="cuda:1", dtype=torch.float16) for _ in range(3))

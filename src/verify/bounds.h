@@ -28,6 +28,8 @@
 // Few elements: ||o|| can be small by chance while the error is not. V is N(0,1), so an element of o has the
 // standard deviation sqrt(sum_j p[j]^2); every L2 bound allows its factor times three of those (their root
 // mean square over the rows) besides ||o||, which outgrows them like the root of the number of elements.
+// Rows that repeat one another, because a query is broadcast over them, repeat what chance did to one: n of
+// them are one row whose ||o|| and ||error|| are sqrt(n) times as large.
 #pragma once
 
 #include <cmath>
@@ -53,6 +55,7 @@ struct RowSummary {
   double elements = 0;          ///< elements of o
   double mean_abs_key_lse = 0;  ///< of the rows that attend to something
   double deviation = 0;         ///< root mean square of sqrt(sum_j p[j]^2) over those rows
+  double copies = 1;            ///< rows that have the same query and the same keys, in the mean
 };
 
 /// The tolerances for one problem.
@@ -83,7 +86,7 @@ class ErrorBounds {
 
   /// Largest ||error|| of all rows together.
   [[nodiscard]] double l2(const RowSummary& rows) const {
-    return (2 * u_ + typical_weight_error(rows.mean_abs_key_lse)) * (rows.o_norm + 3 * rows.deviation) +
+    return (2 * u_ + typical_weight_error(rows.mean_abs_key_lse)) * (rows.o_norm + by_chance(rows)) +
            tiny(rows) * std::sqrt(rows.elements);
   }
 
@@ -91,8 +94,8 @@ class ErrorBounds {
   /// to few elements and nothing else of size u. In f32, where both make a handful of roundings, it is one
   /// exponential by way of base 2: a product and its rounding more on scores of 5 sigma.
   [[nodiscard]] double plain_floor(const RowSummary& rows) const {
-    return kF32 * (4 + score_size_ + rows.mean_abs_key_lse) * rows.o_norm + (u_ + kF32) * 3 * rows.deviation +
-           tiny(rows) * 3;
+    return kF32 * (4 + score_size_ + rows.mean_abs_key_lse) * rows.o_norm + (u_ + kF32) * by_chance(rows) +
+           tiny(rows) * 3 * std::sqrt(rows.copies);
   }
 
   /// Largest error of a log-sum-exp: log turns the weights' relative error into an absolute one.
@@ -107,6 +110,11 @@ class ErrorBounds {
   }
 
  private:
+  /// Three standard deviations of an element, as ||o|| counts them.
+  [[nodiscard]] static double by_chance(const RowSummary& rows) {
+    return 3 * rows.deviation * std::sqrt(rows.copies);
+  }
+
   /// The share of tiny numbers in the error of an element, as a root mean square.
   [[nodiscard]] double tiny(const RowSummary& rows) const {
     const double largest_weight = sinks_ ? 1 : rows.deviation;

@@ -93,6 +93,17 @@ struct Tally {
   double p = 0, abs_key_lse = 0, attending_rows = 0;
 };
 
+/// Rows of output that do not repeat one another: queries may be broadcast over rows, over the query heads of
+/// a key head and, if keys are, over all heads. Causal rows and windows count as repeated, for most of their
+/// keys are the same; masks make rows different.
+double different_rows(const Problem& p) {
+  const bool masked = p.mask != MaskKind::none;
+  const bool keys_by_head = p.k.head != 0 || p.v.head != 0;
+  const std::int64_t heads = masked || p.q.head != 0 ? p.heads_q : keys_by_head ? p.heads_kv : 1;
+  const std::int64_t rows = p.ragged_q ? p.total_q : p.batch * p.len_q;
+  return static_cast<double>(heads * (masked || p.q.row != 0 ? rows : p.batch));
+}
+
 /// The data of one problem and seed, what the oracle says of them, and the judgement of runners on them.
 class Trial {
  public:
@@ -259,7 +270,8 @@ class Trial {
     const RowSummary rows{.o_norm = o,
                           .elements = tally.elements,
                           .mean_abs_key_lse = tally.abs_key_lse / tally.attending_rows,
-                          .deviation = std::sqrt(tally.p / tally.attending_rows)};
+                          .deviation = std::sqrt(tally.p / tally.attending_rows),
+                          .copies = std::max(1.0, tally.attending_rows / different_rows(p_))};
     verdict.relative_l2 = error / o;
     verdict.plain_relative_l2 = plain / o;
     if (const double bound = bounds_.l2(rows); error > bound) {

@@ -305,6 +305,15 @@ TEST(Sm80Base, MovesWhereNumbersAreFarApart) {
   for (int i = 0; i < 16 * 64; ++i) EXPECT_TRUE(std::isfinite(to_float(o[i]))) << i;
 }
 
+// Three heads of one number, each 47 times: twice the plain implementation's error has to allow for chance.
+TEST(Sm80Fuzz, QueriesThatAreBroadcastOverRows) {
+  const Problem problem =
+      parse_problem("b1 h3 lq47 lk268 d1 f16 scale=0.2 qs=-1,9,0 ks=1355,1355,5 vs=4336,3,16").value();
+  const Verdict verdict =
+      verify(problem, emulated_runner(*find_emulated("sm80"), "", {.seed = 1}), {.seed = 5000697});
+  for (const Failure& failure : verdict.failures) ADD_FAILURE() << failure.detail;
+}
+
 TEST(Sm80Planner, AWiderInstanceCanBeNamed) {
   const Kernel& kernel = *find_emulated("sm80");
   const Problem problem = parse_problem("b1 h2 lq20 lk70 d24 f16 softcap=3").value();

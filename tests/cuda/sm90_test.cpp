@@ -506,6 +506,11 @@ TEST(Sm90Planner, SaysWhyNot) {
           .message()
           .find("overlap=1 does not go"),
       std::string::npos);
+  EXPECT_NE(kernel.prepare(wide, emulated_machine(), "")->config.find("overlap=2"), std::string::npos);
+  EXPECT_NE(kernel.prepare(wide, emulated_machine(), "overlap=0")->config.find("overlap=0"),
+            std::string::npos);
+  const Problem sinks = parse_problem("b1 h8 l2048 d64 f16 sinks").value();
+  EXPECT_NE(kernel.prepare(sinks, emulated_machine(), "")->config.find("overlap=0"), std::string::npos);
   const Result<Prepared> apart =
       kernel.prepare(parse_problem("b1 h8 l512 d64 f16").value(), emulated_machine(), "split=3");
   EXPECT_NE(apart.status().message().find("split=3 does not go"), std::string::npos)

@@ -54,6 +54,19 @@ TEST(ErrorBounds, OfHalfPrecisionAreAboutTwoRoundings) {
   }
 }
 
+TEST(ErrorBounds, CopiesOfARowAreAllowedWhatTheRowIs) {
+  const RowSummary one{.o_norm = 0.1, .elements = 3, .mean_abs_key_lse = 7, .deviation = 0.1};
+  RowSummary many = one;
+  many.copies = 49;
+  many.o_norm *= 7;
+  many.elements *= 49;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    const ErrorBounds bounds(Problem::dense(1, 1, 512, 64, dtype));
+    EXPECT_NEAR(bounds.l2(many) / bounds.l2(one), 7, 1e-6);
+    EXPECT_NEAR(bounds.plain_floor(many) / bounds.plain_floor(one), 7, 0.01);
+  }
+}
+
 TEST(ErrorBounds, GrowWithLengthDimAndScores) {
   const auto error = [](std::int64_t len, std::int64_t dim, double lse) {
     return ErrorBounds(Problem::dense(1, 1, len, dim)).typical_weight_error(lse);

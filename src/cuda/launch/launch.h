@@ -6,6 +6,7 @@
 #include <saccade/run.h>
 #include <saccade/status.h>
 
+#include "cuda/launch/overlap.h"
 #include "cuda/ptx/machine.h"
 #ifdef __CUDACC__
 #include "cuda/launch/driver.h"
@@ -21,8 +22,8 @@ struct Grid {
   int threads = 32;
   int cluster = 1;  ///< blocks along x that form a cluster
   std::size_t shared_bytes = 0;
-  int registers = 0;       ///< of a thread at the start, for the emulator's setmaxnreg; 0: not known
-  bool dependent = false;  ///< may start before the kernel before it has ended (see ptx/dependent_launch.h)
+  int registers = 0;  ///< of a thread at the start, for the emulator's setmaxnreg; 0: not known
+  Overlap overlap = Overlap::never;
 };
 
 /// Where a launch goes: a stream on the GPU; in the emulator, the memory it may touch.
@@ -63,6 +64,19 @@ inline Status load(const char* name, const void* kernel, CUcontext context, Load
   return {};
 }
 
+/// Where the driver does not say, launches are plain; if something is wrong with the stream, they tell.
+inline bool is_captured(CUstream stream) {
+  static const auto kAsk =
+      device::driver_function<PFN_cuStreamIsCapturing_v10000>("cuStreamIsCapturing", 10000);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return kAsk == nullptr || kAsk(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+inline bool overlaps(const Grid& grid, CUstream stream) {
+  return grid.overlap == Overlap::in_graphs_too ||
+         (grid.overlap == Overlap::outside_graphs && !is_captured(stream));
+}
+
 }  // namespace detail
 
 /// Enqueues kernel(argument), by the driver: the runtime would look the kernel up every time. Each thread
@@ -96,7 +110,7 @@ template <class Argument>
     cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     cluster.value.clusterDim = {static_cast<unsigned>(grid.cluster), 1, 1};
   }
-  if (grid.dependent) {
+  if (detail::overlaps(grid, config.hStream)) {
     CUlaunchAttribute& dependent = attributes[config.numAttrs++];
     dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     dependent.value.programmaticStreamSerializationAllowed = 1;

@@ -150,15 +150,41 @@ class Results {
                            half);
         });
   }
+  /// Several at a time: all of them are asked for before the first is waited for.
   SACCADE_DEVICE Chunk of_blocks(int row, int column, float sink) const {
-    return add_parts(
-        split_.blocks(), sink, false,
-        [&](int block) { return state_of_pair(ptx::load(split_.states + place(block, row))); },
-        [&](int block, int half) {
-          return ptx::load(
-              reinterpret_cast<const ptx::Bytes16*>(split_.sums + place(block, row) * kConfig.dim + column) +
-              half);
-        });
+    constexpr int kTogether = 8;
+    const int blocks = split_.blocks();
+    Chunk all{.state = {sink, sink == -tile::kInfinity ? 0.0F : 1.0F}};
+    SACCADE_NO_UNROLL
+    for (int first = 0; first < blocks; first += kTogether) {
+      tile::RowState states[kTogether];
+      ptx::Bytes16 sums[kTogether][2] = {};
+      SACCADE_UNROLL
+      for (int n = 0; n < kTogether; ++n) {
+        if (first + n >= blocks) continue;
+        const std::int64_t at = place(first + n, row);
+        const auto* from = reinterpret_cast<const ptx::Bytes16*>(split_.sums + at * kConfig.dim + column);
+        states[n] = state_of_pair(ptx::load(split_.states + at));
+        sums[n][0] = ptx::load(from);
+        sums[n][1] = ptx::load(from + 1);
+      }
+      float m = all.state.m;
+      SACCADE_UNROLL
+      for (const tile::RowState& state : states) m = tile::larger(m, state.m);
+      const float keep = all.state.raise(m);
+      all.state.l *= keep;
+      SACCADE_UNROLL
+      for (float& sum : all.sum) sum *= keep;
+      SACCADE_UNROLL
+      for (int n = 0; n < kTogether; ++n) {
+        const float share = states[n].l == 0 ? 0.0F : ptx::fast_exp2(states[n].m - all.state.m);
+        all.state.l = ptx::fma(share, states[n].l, all.state.l);
+        SACCADE_UNROLL
+        for (int e = 0; e < 8; ++e)
+          all.sum[e] = ptx::fma(share, std::bit_cast<float>(sums[n][e / 4].words[e % 4]), all.sum[e]);
+      }
+    }
+    return all;
   }
   SACCADE_DEVICE void finish(int row, int column, const Chunk& chunk) const {
     const float weight = chunk.state.weight();

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "cuda/launch/overlap.h"
+
 namespace saccade::sm90 {
 
 /// A block has row_groups x key_groups warpgroups that compute, and a warp (or a warpgroup, which gives its
@@ -119,8 +121,7 @@ struct Launch {
   int multiprocessors = 1;
   int split = 1;  ///< clusters that share the keys of a tile of queries
   std::byte* workspace = nullptr;
-  /// It may begin before the kernel before it in the stream has ended, and wait inside.
-  bool overlap = false;
+  Overlap overlap = Overlap::never;
 };
 
 /// A configuration as a type: nvcc cannot name kernels that have a struct for a template argument.

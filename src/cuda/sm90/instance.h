@@ -31,7 +31,7 @@ Status launch_typed(const Problem& p, const Tensors& t, const Launch& how, const
                   .cluster = kConfig.cluster,
                   .shared_bytes = kConfig.shared_bytes(),
                   .registers = kConfig.hands_over() ? kConfig.registers() : 0,
-                  .dependent = how.overlap};
+                  .overlap = how.overlap};
   return launch("sm90", &attend<T, Instance>, grid, target, a.value());
 }
 

@@ -242,7 +242,7 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
 struct Choice {
   const Entry* entry;
   int split;
-  bool overlap;
+  Overlap overlap;
 };
 
 Result<Choice> find(const Problem& p, const Machine& machine, std::string_view text) {
@@ -250,14 +250,17 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
   Config c = choose(p, machine)->config;  // reject() has made sure that there is one
   take_settings<Config>(given, c, kSettings);
   const int split = given.take("split", 0, 1, Config::kMostSplit);  // 0: not given
-  const bool overlap = given.take("overlap", 0, 0, 1) != 0;
+  constexpr int kNotGiven = -1;
+  const int overlap = given.take("overlap", kNotGiven, 0, 2);  // as Overlap numbers them
   if (Status status = given.finish(kName); !status.ok()) return status;
   const Result<const Entry*> entry = find_instance<Entry, Config>(
       kName, kEntries, c, kSettings, [&](const Config& other) { return refusal(p, machine, other); });
   if (!entry.ok()) return entry.status();
-  if (overlap && entry.value()->config.general != 0)
+  const bool may_overlap = entry.value()->config.general == 0;
+  if (overlap > 0 && !may_overlap)
     return Status(Code::invalid_argument,
-                  "sm90: overlap=1 does not go with general=1, which reads masks before it has waited");
+                  "sm90: overlap=" + std::to_string(overlap) +
+                      " does not go with general=1, which reads masks before it has waited");
   if (split > 1 && !entry.value()->config.splits())
     return Status(Code::invalid_argument,
                   "sm90: split=" + std::to_string(split) +
@@ -269,7 +272,8 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
   if (chosen > 1 && along > kMostAlong)
     return Status(Code::invalid_argument, "sm90: split=" + std::to_string(chosen) + " would take " +
                                               std::to_string(along) + " clusters a head; a grid has 65535");
-  return Choice{entry.value(), chosen, overlap};
+  const Overlap usual = may_overlap ? Overlap::outside_graphs : Overlap::never;
+  return Choice{entry.value(), chosen, overlap == kNotGiven ? usual : Overlap{overlap}};
 }
 
 Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_view text) {
@@ -281,7 +285,7 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
       .multiprocessors = machine.multiprocessors, .split = choice.split, .overlap = choice.overlap};
   return SACCADE_MACHINE::bind(
       to_text<Config>(c, kSettings) + " split=" + std::to_string(choice.split) +
-          " overlap=" + (choice.overlap ? "1" : "0"),
+          " overlap=" + std::to_string(static_cast<int>(choice.overlap)),
       c.workspace_bytes(static_cast<std::size_t>(tiles_of(p, c)), choice.split), p,
       [p, choice, plan](const Tensors& t, std::byte* workspace, const Target& target) -> Status {
         Launch how = plan;

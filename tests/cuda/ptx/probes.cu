@@ -104,7 +104,7 @@ std::vector<Row> all_rows() {
     if (row.probe.name == "ldmatrix_transposed") row.probe.shape.transposed = true;
     if (row.probe.name == "cluster") row.grid.cluster = row.grid.blocks.x = 2;
     if (row.probe.name == "registers") row.grid.registers = 128;
-    if (row.probe.name == "dependent") row.grid.dependent = true;
+    if (row.probe.name == "dependent") row.grid.overlap = Overlap::in_graphs_too;
   }
   for (const int swizzle : {0, 32, 64, 128}) {
     add_tensor<2>(rows, swizzle);
