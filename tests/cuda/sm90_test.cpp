@@ -28,9 +28,10 @@ std::vector<Named> instances() {
     list.push_back(
         {c,
          fmt::format(
-             "dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={} general={} warp_rows={}{}",
+             "dim={} row_groups={} key_groups={} cluster={} tile_keys={} stages={} general={} warp_rows={} "
+             "ragged={}{}",
              c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys, c.stages, c.general, c.warp_rows,
-             c.splits() ? " split=1" : "")});
+             c.ragged, c.splits() ? " split=1" : "")});
   };
 #define SACCADE_SM90(price, ...) add(sm90::Instance<__VA_ARGS__>::kConfig);
 #include "cuda/sm90/instances.def"
@@ -96,6 +97,28 @@ TEST_P(Sm90, HasEveryFeatureOrSaysThatItHasNone) {
         std::string("b2 h6/2 lq1 lk300 f16 bias32=hqk lse"),
         std::string("b1 h2 lq30 lk90 f16 softcap=100000"), std::string("b1 h1 lq30 lk90 f16 softcap=1e-30"),
         fmt::format("dqk{} dv{} b2 h4/2 l70 bf16 alibi softcap=20 sinks causal lse", dim - 24, dim - 8)}) {
+    expect_right(shape, seed++);
+  }
+}
+
+TEST_P(Sm90, TakesSequencesOfTheirOwnLengthsOrSaysThatItDoesNot) {
+  const int dim = GetParam().config.dim;
+  if (GetParam().config.ragged == 0) {
+    const Result<Prepared> prepared = kernel().prepare(
+        parse_problem(fmt::format("d{} l64 f16 varlen", dim)).value(), emulated_machine(), GetParam().text);
+    EXPECT_NE(prepared.status().message().find("one length"), std::string::npos)
+        << prepared.status().message();
+    return;
+  }
+  std::uint64_t seed = 90;
+  for (const std::string& shape :
+       {std::string("b3 h2/1 lq150 lk330 f16 varlen lse"), std::string("b4 h1 l200 bf16 varlen causal"),
+        std::string("b3 h2 lq90 lk300 f16 varlen causal br lse"),
+        std::string("b2 h2 l270 f16 varlen window=40,10"), std::string("b3 h4/2 lq70 lk290 bf16 kvlens lse"),
+        std::string("b3 h6/2 lq1 lk300 f16 kvlens lse"), std::string("b2 h1 lq1 lk200 f16 varlen"),
+        std::string("b2 h2 lq130 lk190 f16 varlen-q=150 lse"),
+        std::string("b2 h2 lq33 lk190 bf16 varlen-kv=230"),
+        fmt::format("dqk{} dv{} b2 h2 l90 f16 varlen causal lse", dim - 24, dim - 8)}) {
     expect_right(shape, seed++);
   }
 }
@@ -393,13 +416,15 @@ TEST(Sm90Planner, TakesTheFastestOnTheMeasuredChip) {
       {"b8 h16 l2048 d128 causal", "row_groups=3 key_groups=1"},
       {"b1 h16 l16384 d128 causal", "row_groups=3 key_groups=1"},
       {"b64 h8 lq1 lk1024 d64", "cluster=1 tile_keys=64 stages=4 general=0 warp_rows=8"},
-      {"b1 h32/8 lq1 lk65536 d128", "warp_rows=8 split=1 "},
-      {"b1 h32/4 lq1 lk65536 d128", "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=3 "},
-      {"b1 h32/1 lq1 lk65536 d128", "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=13 "},
+      {"b1 h32/8 lq1 lk65536 d128", "warp_rows=8 ragged=0 split=1 "},
+      {"b1 h32/4 lq1 lk65536 d128",
+       "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 ragged=0 split=3 "},
+      {"b1 h32/1 lq1 lk65536 d128",
+       "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 ragged=0 split=13 "},
       {"b1 h1 lq1 lk65536 d128 window=500,0 br",
-       "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 split=1 "},
+       "cluster=8 tile_keys=64 stages=2 general=0 warp_rows=8 ragged=0 split=1 "},
       {"b1 h1 lq8 lk65536 d128 causal", "split=1 "},
-      {"b1 h1 lq1 lk8192 d64", "cluster=8 tile_keys=128 stages=2 general=0 warp_rows=8 split=4 "},
+      {"b1 h1 lq1 lk8192 d64", "cluster=8 tile_keys=128 stages=2 general=0 warp_rows=8 ragged=0 split=4 "},
       {"b64 h8 lq1 lk1024 d64 window=100,0 br", "row_groups=1 key_groups=1 cluster=1 tile_keys=64"},
       {"b1 h8 l16384 d256", "dim=256"},
       {"b1 h8 l512 d256", "dim=256 row_groups=1 key_groups=1 cluster=2"},
@@ -465,7 +490,8 @@ TEST(Sm90Planner, SaysWhyNot) {
   EXPECT_EQ(reason("b1 h32/8 lq1 lk4096 d256 f16"), "");
   for (const auto& [shape, part] : {std::pair{"l512 d64 f32", "f16 and bf16"},
                                     {"l512 d256 f16 softcap=5", "softcap"},
-                                    {"b2 l512 d64 f16 varlen", "dense"},
+                                    {"b2 l512 d64 f16 paged=16 kvlens", "pages"},
+                                    {"b2 l512 d64 f16 varlen sinks", "one length"},
                                     {"l512 d64 f16 scale=-1", "negative"},
                                     {"l512 d60 f16", "multiples of 8"},
                                     {"l512 d264 f16", "up to 256"},
@@ -515,9 +541,9 @@ TEST(Sm90Planner, SaysWhyNot) {
       kernel.prepare(parse_problem("b1 h8 l512 d64 f16").value(), emulated_machine(), "split=3");
   EXPECT_NE(apart.status().message().find("split=3 does not go"), std::string::npos)
       << apart.status().message();
-  const Result<Prepared> tall_and_apart =
-      kernel.prepare(parse_problem("b1 h1 lq140000 lk512 d64 f16").value(), emulated_machine(),
-                     "row_groups=1 key_groups=2 cluster=8 tile_keys=128 stages=2 warp_rows=8 split=16");
+  const Result<Prepared> tall_and_apart = kernel.prepare(
+      parse_problem("b1 h1 lq140000 lk512 d64 f16").value(), emulated_machine(),
+      "row_groups=1 key_groups=2 cluster=8 tile_keys=128 stages=2 warp_rows=8 ragged=0 split=16");
   EXPECT_NE(tall_and_apart.status().message().find("a grid has 65535"), std::string::npos)
       << tall_and_apart.status().message();
   const Result<Prepared> unknown =
@@ -575,8 +601,9 @@ TEST(Sm90Fuzz, IsRightForRandomProblems) {
 
 INSTANTIATE_TEST_SUITE_P(Instances, Sm90, testing::ValuesIn(instances()), [](const auto& named) {
   const sm90::Config& c = named.param.config;
-  return fmt::format("d{}_r{}_k{}_c{}_t{}_s{}{}{}", c.dim, c.row_groups, c.key_groups, c.cluster, c.tile_keys,
-                     c.stages, c.general != 0 ? "_general" : "", c.warp_rows != 16 ? "_half" : "");
+  return fmt::format("d{}_r{}_k{}_c{}_t{}_s{}{}{}{}", c.dim, c.row_groups, c.key_groups, c.cluster,
+                     c.tile_keys, c.stages, c.general != 0 ? "_general" : "",
+                     c.warp_rows != 16 ? "_half" : "", c.ragged != 0 ? "_ragged" : "");
 });
 
 }  // namespace

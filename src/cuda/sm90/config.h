@@ -22,6 +22,7 @@ struct Config {
   int stages = 2;
   int general = 0;     ///< 1: scores are changed by softcap, ALiBi, masks and biases, and there may be sinks
   int warp_rows = 16;  ///< query rows of a warp: 16 or, with half of every product for nothing, 8
+  int ragged = 0;      ///< 1: sequences may have lengths of their own
 
   /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
   /// where products take not much longer than weights, or blocks of a warpgroup share a multiprocessor.
@@ -38,20 +39,21 @@ struct Config {
   [[nodiscard]] constexpr int groups() const { return row_groups * key_groups; }
   /// Parts that the keys of a row are shared out in.
   [[nodiscard]] constexpr int parts() const { return key_groups * cluster; }
-  /// Blocks stay for one tile of queries after the other.
-  [[nodiscard]] constexpr bool stays() const { return parts() == 1; }
+  /// Blocks stay for one tile of queries after the other; not where nobody knows how much there is to do in
+  /// each, so that who is done gets the next.
+  [[nodiscard]] constexpr bool stays() const { return parts() == 1 && ragged == 0; }
   static constexpr int kMostSplit = 16;
   /// Up to so many clusters may share out the keys of a tile of queries once more, and add up in global
   /// memory.
   [[nodiscard]] constexpr bool splits() const { return cluster == 8 && warp_rows < 16; }
   /// Warpgroups pass over tiles that only other rows of the block need.
-  [[nodiscard]] constexpr bool skips() const { return stays() && row_groups > 1; }
+  [[nodiscard]] constexpr bool skips() const { return parts() == 1 && row_groups > 1; }
   /// The warp that starts copies has three more to give registers away with.
-  [[nodiscard]] constexpr bool hands_over() const { return groups() > (stays() ? 1 : 3); }
+  [[nodiscard]] constexpr bool hands_over() const { return groups() > (parts() == 1 ? 1 : 3); }
   /// Blocks that a multiprocessor should have room for.
   [[nodiscard]] constexpr int blocks() const {
     if (groups() > 1 || dim > 128) return 1;
-    return stays() && dim <= 64 ? 3 : 2;
+    return parts() == 1 && dim <= 64 ? 3 : 2;
   }
   [[nodiscard]] constexpr int threads() const { return 128 * groups() + (hands_over() ? 128 : 32); }
   /// Registers of a thread: at its start, when it starts copies, when it computes.

@@ -13,7 +13,7 @@ namespace saccade::SACCADE_MACHINE::sm90 {
 
 /// The first tile of queries of this block.
 template <class T, class Instance>
-SACCADE_DEVICE Unit first_unit(const Arguments<T, Instance>& a) {
+SACCADE_DEVICE Unit<Instance> first_unit(const Arguments<T, Instance>& a) {
   constexpr Config kConfig = Instance::kConfig;
   return kConfig.stays() ? unit_of(a, ptx::block_index().x, kConfig.rows())
                          : unit_of_block(a, kConfig.rows(), kConfig.cluster);
@@ -47,23 +47,30 @@ SACCADE_DEVICE int part_of(int key_group) {
   return kConfig.cluster == 1 ? key_group : ptx::cluster_rank() * kConfig.key_groups + key_group;
 }
 
-/// Starts the copies of a matrix's boxes, one after the other.
+/// Starts the copies of a matrix's boxes, one after the other: the rows of a sequence from `row` on.
 template <class Instance>
-SACCADE_DEVICE void load(std::byte* to, int rows, const ptx::TensorMap& map, int row, int head, int batch,
-                         ptx::Mbarrier* full) {
+SACCADE_DEVICE void load(std::byte* to, int rows, const ptx::TensorMap& map, const Unit<Instance>& unit,
+                         bool of_keys, int row, ptx::Mbarrier* full) {
   constexpr int kBoxes = Instance::kConfig.boxes();
+  const int head = of_keys ? unit.key_head : unit.head;
   ptx::arrive_and_expect_bytes(full, kBoxes * rows * 128);
   SACCADE_UNROLL
-  for (int box = 0; box < kBoxes; ++box)
-    ptx::load_box(to + box * rows * 128, map, {64 * box, row, head, batch}, full);
+  for (int box = 0; box < kBoxes; ++box) {
+    std::byte* const here = to + box * rows * 128;
+    if constexpr (Instance::kConfig.ragged == 0) {
+      ptx::load_box(here, map, {64 * box, row, head, unit.batch}, full);
+    } else {
+      const Place& place = of_keys ? unit.own.kv : unit.own.q;
+      ptx::load_box(here, map, {64 * box, row + place.shift, place.end, head, place.batch}, full);
+    }
+  }
 }
 template <class T, class Instance>
-SACCADE_DEVICE void load_queries(const Arguments<T, Instance>& a, const Unit& unit, int row_group) {
+SACCADE_DEVICE void load_queries(const Arguments<T, Instance>& a, const Unit<Instance>& unit, int row_group) {
   using Memory = Shared<Instance>;
   constexpr Config kConfig = Instance::kConfig;
-  load<Instance>(Memory::queries(row_group), kConfig.query_rows(), a.q,
-                 unit.first_row + row_group * kConfig.group_rows(), unit.head, unit.batch,
-                 Memory::queries_full(row_group));
+  load<Instance>(Memory::queries(row_group), kConfig.query_rows(), a.q, unit, false,
+                 unit.first_row + row_group * kConfig.group_rows(), Memory::queries_full(row_group));
 }
 
 /// The thread that starts copies.
@@ -79,9 +86,9 @@ class Loader {
   }
   /// Starts the copies that are waited for first, for which there is room.
   SACCADE_DEVICE void begin() {
-    const Unit unit = first_unit<T, Instance>(a_);
+    const Unit<Instance> unit = first_unit<T, Instance>(a_);
     load_queries<T, Instance>(a_, unit, 0);
-    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit.first_row);
+    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit);
     SACCADE_UNROLL
     for (int g = 0; g < kConfig.key_groups; ++g) {
       const int t = tiles.first + first_part(a_) + part_of<Instance>(g);
@@ -92,7 +99,7 @@ class Loader {
   SACCADE_DEVICE void go_on() {
     bool begun = true;
     int parity = 1;
-    for_each_tile<T, Instance>(a_, [&](const Unit& unit) {
+    for_each_tile<T, Instance>(a_, [&](const Unit<Instance>& unit) {
       load_unit(unit, begun, parity);
       begun = false;
       parity ^= 1;
@@ -101,8 +108,8 @@ class Loader {
 
  private:
   /// A unit's queries and tiles, when there is room; `begun`: but for what begin() has started.
-  SACCADE_DEVICE void load_unit(const Unit& unit, bool begun, int parity) {
-    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit.first_row);
+  SACCADE_DEVICE void load_unit(const Unit<Instance>& unit, bool begun, int parity) {
+    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit);
     const auto load_queries_of = [&](int r) {
       ptx::wait_mbarrier(Memory::queries_empty(r), parity);
       load_queries<T, Instance>(a_, unit, r);
@@ -129,17 +136,17 @@ class Loader {
         if (n + g >= tiles.last) continue;
         const int stage = turns_[g].stage;
         ptx::wait_mbarrier(Memory::values_empty(g, stage), turns_[g].parity);
-        load<Instance>(Memory::values(g, stage), kConfig.tile_keys, a_.v, (n + g) * kConfig.tile_keys,
-                       unit.key_head, unit.batch, Memory::values_full(g, stage));
+        load<Instance>(Memory::values(g, stage), kConfig.tile_keys, a_.v, unit, true,
+                       (n + g) * kConfig.tile_keys, Memory::values_full(g, stage));
         turns_[g].next();
       }
     }
     if (others) load_others();
   }
-  SACCADE_DEVICE void load_keys(const Unit& unit, int g, int t) {
+  SACCADE_DEVICE void load_keys(const Unit<Instance>& unit, int g, int t) {
     const int stage = turns_[g].stage;
-    load<Instance>(Memory::keys(g, stage), kConfig.tile_keys, a_.k, t * kConfig.tile_keys, unit.key_head,
-                   unit.batch, Memory::keys_full(g, stage));
+    load<Instance>(Memory::keys(g, stage), kConfig.tile_keys, a_.k, unit, true, t * kConfig.tile_keys,
+                   Memory::keys_full(g, stage));
   }
 
   const Arguments<T, Instance>& a_;
@@ -195,12 +202,12 @@ class Computer {
     const int part = part_of<Instance>(key_group_);
     int parity = 0;
     Order::begin(group_);
-    for_each_tile<T, Instance>(a_, [&](const Unit& unit) {
+    for_each_tile<T, Instance>(a_, [&](const Unit<Instance>& unit) {
       unit_ = unit;
-      tiles_ = tiles_of<T, Instance>(a_, unit.first_row);
+      tiles_ = tiles_of<T, Instance>(a_, unit);
       const int first_row = unit.first_row + row_group_ * kConfig.group_rows();
       warp_row_ = first_row + ptx::warp_index() % 4 * kConfig.warp_rows;
-      const int end = end_of<T, Instance>(a_, tiles_, first_row);
+      const int end = end_of<T, Instance>(a_, unit, tiles_, first_row);
       rows_.begin();
       ptx::wait_mbarrier(Memory::queries_full(row_group_), parity);
       parity ^= 1;
@@ -356,7 +363,7 @@ class Computer {
   const int group_, key_group_, row_group_;
   const std::uint64_t queries_, first_keys_, first_values_;
   Turn<kConfig.stages> turn_;  ///< of the next tile
-  Unit unit_;
+  Unit<Instance> unit_;
   tile::TileRange tiles_;
   int warp_row_ = 0;
   Rows rows_;
@@ -367,8 +374,14 @@ SACCADE_KERNEL(Instance::kConfig.threads(), Instance::kConfig.blocks())
 attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
   constexpr Config kConfig = Instance::kConfig;
   if constexpr (ptx::kHopper) {
+    static_assert(kConfig.ragged == 0 || kConfig.cluster == 1,
+                  "blocks of a cluster would wait for one that has ended");
     constexpr int kComputing = 128 * kConfig.groups();
     constexpr int kThreads = kComputing + ptx::kWarpThreads;  // that meet at the beginning
+    if constexpr (kConfig.ragged != 0) {
+      const Unit<Instance> unit = first_unit<T, Instance>(a);
+      if (unit.first_row >= unit.own.len_q) return;  // this one is shorter than the longest
+    }
     if (ptx::thread_index() >= kComputing) {
       if constexpr (kConfig.hands_over()) ptx::give_registers<kConfig.loader_registers()>();
       if (ptx::warp_index() == kComputing / ptx::kWarpThreads) {

@@ -48,13 +48,13 @@ class Results {
 
  public:
   /// `first_row`: of this warp.
-  SACCADE_DEVICE Results(const Arguments<T, Instance>& a, const Unit& unit, int first_row)
+  SACCADE_DEVICE Results(const Arguments<T, Instance>& a, const Unit<Instance>& unit, int first_row)
       : a_(a),
-        unit_(unit),
+        unit_(read_again(a, unit)),
         row_(first_row + ptx::lane_index() / 4),
-        to_(ahead(a.o.rows(unit.batch, unit.head) + row_ * a.o.row)),
+        to_(ahead(a.o.rows(unit.batch, unit.head) + (first_q_of(unit_) + row_) * a.o.row)),
         eight_rows_(kHalves == 1 ? 0 : ahead(8 * a.o.row)),
-        len_q_(a.len_q),
+        len_q_(len_q_of(a, unit_)),
         dim_v_(a.dim_v) {}
 
   template <class Rows>
@@ -314,13 +314,14 @@ class Results {
   }
   SACCADE_DEVICE void write_lse(int h, const tile::RowState& state) const {
     const int row = row_ + 8 * h;
-    if (a_.lse == nullptr || row >= a_.len_q || ptx::lane_index() % 4 != 0) return;
-    ptx::store(a_.lse + unit_.batch * a_.lse_batch + unit_.head * a_.lse_head + row * a_.lse_row,
+    if (a_.lse == nullptr || row >= len_q_ || ptx::lane_index() % 4 != 0) return;
+    ptx::store(a_.lse + unit_.batch * a_.lse_batch + unit_.head * a_.lse_head +
+                   (first_q_of(unit_) + row) * a_.lse_row,
                state.lse());
   }
 
   const Arguments<T, Instance>& a_;
-  const Unit unit_;
+  const Unit<Instance> unit_;
   const int row_;
   T* const to_;
   const std::int64_t eight_rows_;

@@ -47,15 +47,19 @@ constexpr Setting<Config> kSettings[] = {{"dim", &Config::dim},
                                          {"tile_keys", &Config::tile_keys},
                                          {"stages", &Config::stages},
                                          {"general", &Config::general, 0},
-                                         {"warp_rows", &Config::warp_rows}};
+                                         {"warp_rows", &Config::warp_rows},
+                                         {"ragged", &Config::ragged, 0}};
 
+/// Tiles of queries, or how many there are at most if sequences have lengths of their own.
 std::int64_t tiles_of(const Problem& p, const Config& c) {
-  return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
+  const std::int64_t all = p.batch * ((p.len_q + c.rows() - 1) / c.rows());
+  return p.heads_q * (p.ragged_q ? std::min(all, p.total_q / c.rows() + p.batch) : all);
 }
 
 /// Why the instance cannot compute the problem.
 std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
   if (c.general == 0 && !has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
+  if (c.ragged == 0 && !has_dense_tensors(p)) return "it is made for sequences of one length";
   if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
   if (const std::int64_t most = std::int64_t{c.tile_keys} * c.parts(); c.single() && p.len_kv > most)
     return "it is made for up to " + std::to_string(most) + " keys";
@@ -181,7 +185,7 @@ const Entry* choose(const Problem& p, const Machine& machine) {
   };
   const Entry* best = nullptr;
   for (const Entry& entry : kEntries) {
-    if (refusal(p, machine, entry.config)) continue;
+    if (refusal(p, machine, entry.config) || (entry.config.ragged != 0) == has_dense_tensors(p)) continue;
     if (best == nullptr || rank(entry) < rank(*best)) best = &entry;
   }
   return best;
@@ -203,7 +207,9 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   constexpr int kHopper = 90;
   if (machine.compute_capability != kHopper) return "it is made of instructions that only Hopper has";
   if (p.dtype == DType::f32) return "it takes f16 and bf16";
-  if (!has_dense_tensors(p)) return "it takes dense tensors";
+  if (p.kv_layout == KvLayout::paged) return "it takes no pages";
+  if (!has_dense_tensors(p) && !has_plain_scores(p))
+    return "it has softcap, ALiBi, sinks and masks for sequences of one length";
   if (p.scale && *p.scale < 0) return "it takes scales that are not negative";
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
   constexpr std::int64_t kMostDim = 256;
@@ -212,12 +218,18 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   constexpr std::int64_t kMostGeneralDim = 192;
   if (!has_plain_scores(p) && dim > kMostGeneralDim)
     return "it has softcap, ALiBi, sinks and masks for head dims up to 192";
-  if (std::min({p.batch, p.heads_q, p.len_q, p.len_kv}) < 1) return "it takes no empty tensors";
-  if (p.len_q >= tile::KeySpan::kFar || p.len_kv >= tile::KeySpan::kFar) return "it counts keys in 32 bits";
+  const bool ragged_kv = p.kv_layout == KvLayout::ragged;
+  const std::int64_t rows_q = p.ragged_q ? p.total_q : p.len_q;
+  const std::int64_t rows_kv = ragged_kv ? p.total_kv : p.len_kv;
+  if (std::min({p.batch, p.heads_q, p.len_q, p.len_kv, rows_q, rows_kv}) < 1)
+    return "it takes no empty tensors";
+  if (std::max({p.len_q, p.len_kv, rows_q, rows_kv}) >= tile::KeySpan::kFar)
+    return "it counts keys in 32 bits";
   if (machine.pointer_alignment % 16 != 0) return "it moves 16 bytes at a time";
-  if (auto reason = refusal_of("q", p.q, p.len_q, p.heads_q, p.batch)) return reason;
-  if (auto reason = refusal_of("k", p.k, p.len_kv, p.heads_kv, p.batch)) return reason;
-  if (auto reason = refusal_of("v", p.v, p.len_kv, p.heads_kv, p.batch)) return reason;
+  const std::int64_t batch_kv = ragged_kv ? 1 : p.batch;
+  if (auto reason = refusal_of("q", p.q, rows_q, p.heads_q, p.ragged_q ? 1 : p.batch)) return reason;
+  if (auto reason = refusal_of("k", p.k, rows_kv, p.heads_kv, batch_kv)) return reason;
+  if (auto reason = refusal_of("v", p.v, rows_kv, p.heads_kv, batch_kv)) return reason;
   if (!keeps_alignment(p, p.o, false)) return "it writes 16 bytes at a time";
   if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
   if (p.batch * p.heads_q * (p.len_q / 32 + 1) > std::numeric_limits<int>::max() / 8)
@@ -256,11 +268,12 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
   const Result<const Entry*> entry = find_instance<Entry, Config>(
       kName, kEntries, c, kSettings, [&](const Config& other) { return refusal(p, machine, other); });
   if (!entry.ok()) return entry.status();
-  const bool may_overlap = entry.value()->config.general == 0;
+  const bool may_overlap = entry.value()->config.general == 0 && entry.value()->config.ragged == 0;
   if (overlap > 0 && !may_overlap)
     return Status(Code::invalid_argument,
                   "sm90: overlap=" + std::to_string(overlap) +
-                      " does not go with general=1, which reads masks before it has waited");
+                      " does not go with general=1 or ragged=1, which read masks or lengths before they "
+                      "have waited");
   if (split > 1 && !entry.value()->config.splits())
     return Status(Code::invalid_argument,
                   "sm90: split=" + std::to_string(split) +
