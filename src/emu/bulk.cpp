@@ -133,11 +133,16 @@ void Thread::load_tensor(void* to, const TensorMap& map, const std::int32_t* at,
   const std::size_t barrier_offset = shared_offset(barrier, where);
   if (mask == 0) mask = 1U << block.rank;
   require(mask >> cluster.shape.cluster == 0, "a multicast to a block that the cluster has not", where);
-  for_each_piece(map, at, [&](const Piece& piece) {
-    if (piece.global == nullptr) return;
-    if (const std::string complaint = cluster.memory.read(piece.global, piece.bytes); !complaint.empty())
+  bool touches = false;
+  const auto read = [&](std::byte* from, std::size_t bytes) {
+    touches = true;
+    if (const std::string complaint = cluster.memory.read(from, bytes); !complaint.empty())
       fail(complaint, where);
+  };
+  for_each_piece(map, at, [&](const Piece& piece) {
+    if (piece.global != nullptr) read(piece.global, piece.bytes);
   });
+  if (!touches) read(map.base, map.element_bytes);  // of a box that lies outside, as the hardware does
   const std::vector<std::int32_t> corner(at, at + map.rank);
   for (const auto& home : cluster.blocks) {
     if ((mask >> home->rank & 1U) == 0) continue;

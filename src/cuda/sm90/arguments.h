@@ -3,6 +3,7 @@
 
 #include "cuda/launch/accept.h"
 #include "cuda/launch/tensor_map.h"
+#include "cuda/sm90/ragged.h"
 #include "cuda/sm90/shared.h"
 #include "cuda/tile/any_scores.h"
 #include "cuda/tile/queue.h"
@@ -11,12 +12,8 @@
 
 namespace saccade::SACCADE_MACHINE::sm90 {
 
-/// What general and ragged instances need besides, and others do not.
-struct Anything {
-  Problem p;
-  Tensors t;
-};
 struct Nothing {};
+/// General and ragged instances need it, others do not.
 template <class Instance>
 inline constexpr bool kAnything = Instance::kConfig.general != 0 || Instance::kConfig.ragged != 0;
 
@@ -44,17 +41,7 @@ struct Arguments {
       v{};  ///< [batch, head, row, column], in boxes of 64 columns, or as in ragged_map()
   std::conditional_t<kAnything<Instance>, Anything, Nothing> any{};
   std::conditional_t<Instance::kConfig.splits(), Workspace, Nothing> workspace{};
-};
-
-/// Where a sequence lies in a ragged_map(): row i is at (i + shift, end) of this batch.
-struct Place {
-  int shift, end, batch;
-};
-/// A sequence of its own length.
-struct OwnSequence {
-  int first_q, len_q;
-  Place q, kv;
-  tile::KeySpan span;
+  std::conditional_t<Instance::kConfig.draws(), std::uint64_t*, Nothing> drawn{};
 };
 
 /// A tile of queries of one head.
@@ -72,6 +59,13 @@ SACCADE_DEVICE Unit<Instance> unit_of(const Arguments<T, Instance>& a, int numbe
   const int head = work.head % a.heads_q;
   return {work.head / a.heads_q, head, head / a.group, work.tile * rows};
 }
+/// Of a block that draws.
+template <class T, class Instance>
+SACCADE_DEVICE Unit<Instance> unit_of(const Arguments<T, Instance>& a, const Draw::Tile& drawn) {
+  Unit<Instance> unit{drawn.batch, drawn.head, drawn.head / a.group, drawn.number * Instance::kConfig.rows()};
+  if (unit.batch >= 0) unit.own = own_sequence(a.any, unit.batch);
+  return unit;
+}
 /// The rows of a batch: how many, where the first is in ragged tensors, and what they see.
 template <class T, class Instance>
 SACCADE_DEVICE int len_q_of(const Arguments<T, Instance>& a, const Unit<Instance>& unit) {
@@ -88,22 +82,15 @@ SACCADE_DEVICE tile::KeySpan span_of(const Arguments<T, Instance>& a, const Unit
   if constexpr (Instance::kConfig.ragged != 0) return unit.own.span;
   return a.scores.span;
 }
-template <class T, class Instance>
-SACCADE_DEVICE OwnSequence own_sequence(const Arguments<T, Instance>& a, int batch) {
-  const Sequence s = sequence(a.any.p, a.any.t, batch);
-  const auto place = [&](std::int64_t first, std::int64_t len, std::int64_t most, bool ragged) {
-    return Place{static_cast<int>(most - len), static_cast<int>(first + len), ragged ? 0 : batch};
-  };
-  const Problem& p = a.any.p;
-  return {static_cast<int>(s.first_q), static_cast<int>(s.len_q),
-          place(s.first_q, s.len_q, p.len_q, p.ragged_q),
-          place(s.first_kv, s.len_kv, p.len_kv, p.kv_layout == KvLayout::ragged),
-          tile::span_of(p, s.len_kv, s.diagonal)};
-}
-/// The unit when its scores are done with: nobody has had to keep what only the end needs in registers.
+/// The unit when its scores are done with. Who computes those of a sequence of its own length has a number
+/// for batch and head, and does not keep what only the end needs in registers.
 template <class T, class Instance>
 SACCADE_DEVICE Unit<Instance> read_again(const Arguments<T, Instance>& a, Unit<Instance> unit) {
-  if constexpr (Instance::kConfig.ragged != 0) unit.own = own_sequence(a, unit.batch);
+  if constexpr (Instance::kConfig.ragged != 0) {
+    unit.batch = unit.head / a.heads_q;
+    unit.head = unit.head % a.heads_q;
+    unit.own = own_sequence(a.any, unit.batch);
+  }
   return unit;
 }
 /// Clusters that share the keys of a tile of queries, and the number of this block's among them.
@@ -126,33 +113,14 @@ SACCADE_DEVICE Unit<Instance> unit_of_block(const Arguments<T, Instance>& a, int
   const int number = Instance::kConfig.splits() ? place % a.queue.tiles : place;
   const int tile = number < a.turn ? static_cast<int>(a.queue.tiles) - 1 - number : number - a.turn;
   Unit<Instance> unit{at.z, head, head / a.group, tile * rows};
-  if constexpr (Instance::kConfig.ragged != 0) unit.own = own_sequence(a, unit.batch);
+  if constexpr (Instance::kConfig.ragged != 0) unit.own = own_sequence(a.any, unit.batch);
   return unit;
 }
-
-/// Plain scores of a sequence of its own length. What its rows see is read again in the few tiles where that
-/// matters: registers are short.
-template <class T, class Instance>
-struct OwnScores {
-  const Arguments<T, Instance>& a;
-  int batch;
-
-  static constexpr bool kPlain = true;
-  /// As PlainScores::change.
-  template <int kRowTiles, int kParts>
-  SACCADE_DEVICE float change(float (&s)[kRowTiles][kParts][4], int row, int first_key, bool masked) const {
-    const tile::ScoreScale scale = a.scores.scale;
-    if (!masked) return scale.size;
-    return tile::PlainScores{own_sequence(a, batch).span, scale}.change(s, row, first_key, masked);
-  }
-};
 
 /// What becomes of the unit's scores.
 template <class T, class Instance>
 SACCADE_DEVICE auto scores_of(const Arguments<T, Instance>& a, const Unit<Instance>& unit) {
-  if constexpr (Instance::kConfig.ragged != 0) {
-    return OwnScores<T, Instance>{a, unit.batch};
-  } else if constexpr (Instance::kConfig.general == 0) {
+  if constexpr (Instance::kConfig.general == 0) {
     return a.scores;
   } else {
     return tile::AnyScores<T>{a.any.p, a.any.t,       unit.batch,    unit.head,
@@ -218,28 +186,25 @@ inline Status make_map(ptx::TensorMap& map, const void* data, const Strides& s, 
                                .swizzle = 128});
 }
 
-/// The same for sequences of their own lengths, up to `most` rows each, where `rows` lie one after the other
-/// (in each batch). Of a sequence that begins at row `first` and has `len`, row i is at
-/// (i + most - len, first + len) of [batch, head, row, row, column]: both count rows, and the base lies
-/// `most` of them before the tensor, so that is row first + i; but the first coordinate has `most` values, so
-/// from row `len` on zeros are filled in, whoever's rows lie there.
-inline Status ragged_map(ptx::TensorMap& map, const void* data, const Strides& s, std::int64_t dim,
-                         std::int64_t most, std::int64_t rows, std::int64_t heads, std::int64_t batch,
-                         int box_rows) {
-  const auto number = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
-  const auto bytes = [&](std::int64_t stride, std::int64_t size) {
-    return size <= 1 ? 16 : number(2 * stride);
-  };
-  const std::uint64_t row = bytes(s.row, rows);
-  const auto base = reinterpret_cast<std::uintptr_t>(data) - number(most) * row;
-  return make_tensor_map(
-      map, {.base = reinterpret_cast<const void*>(base),
-            .rank = 5,
-            .element_bytes = 2,
-            .sizes = {number(dim), number(most), number(rows + 1), number(heads), number(batch)},
-            .strides = {2, row, row, bytes(s.head, heads), bytes(s.batch, batch)},
-            .box = {64, static_cast<std::uint32_t>(box_rows), 1, 1, 1},
-            .swizzle = 128});
+template <class T, class Instance>
+Status map_queries(Arguments<T, Instance>& a, const Problem& p, const void* data) {
+  constexpr Config kConfig = Instance::kConfig;
+  if constexpr (kConfig.ragged != 0)
+    return ragged_map(a.q, data, p.q, p.dim_qk, p.heads_q, p.ragged_q ? p.total_q : p.len_q,
+                      kConfig.query_rows(), p.ragged_q ? 0 : p.batch);
+  return make_map(a.q, data, p.q, p.dim_qk, p.len_q, p.heads_q, p.batch, kConfig.query_rows());
+}
+/// Of keys or values.
+template <class T, class Instance>
+Status map_keys(const Arguments<T, Instance>& a, const Problem& p, ptx::TensorMap& map, const void* data,
+                const Strides& s, std::int64_t dim) {
+  constexpr Config kConfig = Instance::kConfig;
+  if constexpr (kConfig.ragged != 0) {
+    const bool ragged = p.kv_layout == KvLayout::ragged;
+    const std::int64_t rows = ragged ? p.total_kv : p.len_kv + (p.batch - 1) * a.any.batch_rows;
+    return ragged_map(map, data, s, dim, p.heads_kv, rows, kConfig.tile_keys);
+  }
+  return make_map(map, data, s, dim, p.len_kv, p.heads_kv, p.batch, kConfig.tile_keys);
 }
 
 template <class T, class Instance>
@@ -267,16 +232,13 @@ Result<Arguments<T, Instance>> make_arguments(const Problem& p, const Tensors& t
     const std::int64_t bytes = warps * how.split * kConfig.message_bytes(kConfig.steps() - 1);
     if (how.split > 1) a.workspace = {how.workspace, reinterpret_cast<std::uint64_t*>(how.workspace + bytes)};
   }
-  const auto map = [&](ptx::TensorMap& to, const void* data, const Strides& s, std::int64_t dim,
-                       std::int64_t len, std::int64_t heads, bool ragged, std::int64_t total, int rows) {
-    if constexpr (Instance::kConfig.ragged == 0) return make_map(to, data, s, dim, len, heads, p.batch, rows);
-    return ragged_map(to, data, s, dim, len, ragged ? total : len, heads, ragged ? 1 : p.batch, rows);
-  };
-  const bool ragged_kv = p.kv_layout == KvLayout::ragged;
-  for (const Status& status :
-       {map(a.q, t.q, p.q, p.dim_qk, p.len_q, p.heads_q, p.ragged_q, p.total_q, kConfig.query_rows()),
-        map(a.k, t.k, p.k, p.dim_qk, p.len_kv, p.heads_kv, ragged_kv, p.total_kv, kConfig.tile_keys),
-        map(a.v, t.v, p.v, p.dim_v, p.len_kv, p.heads_kv, ragged_kv, p.total_kv, kConfig.tile_keys)}) {
+  if constexpr (kConfig.draws()) a.drawn = reinterpret_cast<std::uint64_t*>(how.workspace);
+  if constexpr (kConfig.ragged != 0) {
+    if (p.kv_layout == KvLayout::dense && p.batch > 1)
+      a.any.batch_rows = static_cast<int>(p.k.batch / p.k.row);
+  }
+  for (const Status& status : {map_queries(a, p, t.q), map_keys(a, p, a.k, t.k, p.k, p.dim_qk),
+                               map_keys(a, p, a.v, t.v, p.v, p.dim_v)}) {
     if (!status.ok()) return status;
   }
   return a;

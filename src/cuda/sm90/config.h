@@ -39,26 +39,28 @@ struct Config {
   [[nodiscard]] constexpr int groups() const { return row_groups * key_groups; }
   /// Parts that the keys of a row are shared out in.
   [[nodiscard]] constexpr int parts() const { return key_groups * cluster; }
-  /// Blocks stay for one tile of queries after the other; not where nobody knows how much there is to do in
-  /// each, so that who is done gets the next.
-  [[nodiscard]] constexpr bool stays() const { return parts() == 1 && ragged == 0; }
+  /// Blocks stay for one tile of queries after the other.
+  [[nodiscard]] constexpr bool stays() const { return parts() == 1; }
+  /// Which one comes next they draw when they are done: only they know how much there is to do.
+  [[nodiscard]] constexpr bool draws() const { return stays() && ragged != 0; }
+  static constexpr int kDrawBits = 24;  ///< of the number of one
   static constexpr int kMostSplit = 16;
   /// Up to so many clusters may share out the keys of a tile of queries once more, and add up in global
   /// memory.
   [[nodiscard]] constexpr bool splits() const { return cluster == 8 && warp_rows < 16; }
   /// Warpgroups pass over tiles that only other rows of the block need.
-  [[nodiscard]] constexpr bool skips() const { return parts() == 1 && row_groups > 1; }
+  [[nodiscard]] constexpr bool skips() const { return stays() && row_groups > 1; }
   /// The warp that starts copies has three more to give registers away with.
-  [[nodiscard]] constexpr bool hands_over() const { return groups() > (parts() == 1 ? 1 : 3); }
+  [[nodiscard]] constexpr bool hands_over() const { return groups() > (stays() ? 1 : 3); }
   /// Blocks that a multiprocessor should have room for.
   [[nodiscard]] constexpr int blocks() const {
     if (groups() > 1 || dim > 128) return 1;
-    return parts() == 1 && dim <= 64 ? 3 : 2;
+    return stays() && dim <= 64 ? 3 : 2;
   }
   [[nodiscard]] constexpr int threads() const { return 128 * groups() + (hands_over() ? 128 : 32); }
   /// Registers of a thread: at its start, when it starts copies, when it computes.
   [[nodiscard]] constexpr int registers() const { return 65536 / threads() / 8 * 8; }
-  [[nodiscard]] constexpr int loader_registers() const { return groups() > 2 ? 32 : 24; }
+  [[nodiscard]] constexpr int loader_registers() const { return groups() > 2 ? 32 : draws() ? 40 : 24; }
   [[nodiscard]] constexpr int computer_registers() const {
     const int all = (threads() * registers() - 128 * loader_registers()) / (128 * groups()) / 8 * 8;
     return all > 240 ? 240 : all;
@@ -97,9 +99,9 @@ struct Config {
   /// Warps of a cluster that compute.
   [[nodiscard]] constexpr int cluster_warps() const { return 4 * groups() * cluster; }
   /// Of workspace: where `split` clusters share each of so many tiles of queries, every warp leaves a message
-  /// like the last one, and counts.
+  /// like the last one, and counts; where tiles are drawn, a counter.
   [[nodiscard]] constexpr std::size_t workspace_bytes(std::size_t tiles, int split) const {
-    if (split == 1) return 0;
+    if (split == 1) return draws() ? 8 : 0;
     const auto bytes = static_cast<std::size_t>(split * message_bytes(steps() - 1) + 8);
     return tiles * static_cast<std::size_t>(cluster_warps()) * bytes;
   }
@@ -109,8 +111,10 @@ struct Config {
   [[nodiscard]] constexpr int barriers_at() const {
     return row_groups * queries_bytes() + key_groups * ring_bytes() + 4 * groups() * inbox_bytes();
   }
+  [[nodiscard]] constexpr int notices_at() const { return (barriers_at() + 8 * barriers() + 15) / 16 * 16; }
   [[nodiscard]] constexpr std::size_t shared_bytes() const {
-    return static_cast<std::size_t>(barriers_at() + 8 * barriers());
+    const int notices = 32 * row_groups + 16;
+    return static_cast<std::size_t>(ragged != 0 ? notices_at() + notices : barriers_at() + 8 * barriers());
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;
 

@@ -61,7 +61,7 @@ SACCADE_DEVICE void load(std::byte* to, int rows, const ptx::TensorMap& map, con
       ptx::load_box(here, map, {64 * box, row, head, unit.batch}, full);
     } else {
       const Place& place = of_keys ? unit.own.kv : unit.own.q;
-      ptx::load_box(here, map, {64 * box, row + place.shift, place.end, head, place.batch}, full);
+      ptx::load_box(here, map, {64 * box, row + place.first, place.second, place.third, head}, full);
     }
   }
 }
@@ -69,6 +69,12 @@ template <class T, class Instance>
 SACCADE_DEVICE void load_queries(const Arguments<T, Instance>& a, const Unit<Instance>& unit, int row_group) {
   using Memory = Shared<Instance>;
   constexpr Config kConfig = Instance::kConfig;
+  if constexpr (kConfig.ragged != 0)  // it is read when the queries are there
+    Notice{.head = unit.batch * static_cast<int>(a.heads_q) + unit.head,
+           .first_row = unit.first_row,
+           .len_q = unit.own.len_q,
+           .span = unit.own.span}
+        .write(Memory::notice(row_group));
   load<Instance>(Memory::queries(row_group), kConfig.query_rows(), a.q, unit, false,
                  unit.first_row + row_group * kConfig.group_rows(), Memory::queries_full(row_group));
 }
@@ -80,13 +86,56 @@ class Loader {
   using Memory = Shared<Instance>;
 
  public:
-  explicit SACCADE_DEVICE Loader(const Arguments<T, Instance>& a) : a_(a) {
+  explicit SACCADE_DEVICE Loader(const Arguments<T, Instance>& a) : a_(a), draw_(draw_of(a)) {
     SACCADE_UNROLL
     for (auto& turn : turns_) turn.parity = 1;  // of the round before
   }
   /// Starts the copies that are waited for first, for which there is room.
   SACCADE_DEVICE void begin() {
-    const Unit<Instance> unit = first_unit<T, Instance>(a_);
+    if constexpr (kConfig.draws()) {
+      drawn_ = unit_of(a_, draw_.first());
+      if (drawn_.batch >= 0) begin(drawn_);
+    } else {
+      begin(first_unit<T, Instance>(a_));
+    }
+  }
+  /// Starts all others.
+  SACCADE_DEVICE void go_on() {
+    bool begun = true;
+    int parity = 1;
+    const auto load = [&](const Unit<Instance>& unit) {
+      load_unit(unit, begun, parity);
+      begun = false;
+      parity ^= 1;
+    };
+    if constexpr (!kConfig.draws()) {
+      for_each_tile<T, Instance>(a_, load);
+    } else {
+      while (drawn_.batch >= 0) {
+        draw_.draw();
+        load(drawn_);
+        drawn_ = unit_of(a_, draw_.next());
+      }
+      SACCADE_UNROLL
+      for (int r = 0; r < kConfig.row_groups; ++r) {
+        ptx::wait_mbarrier(Memory::queries_empty(r), parity);
+        Notice{}.write(Memory::notice(r));
+        ptx::arrive_mbarrier(Memory::queries_full(r));
+      }
+    }
+  }
+
+ private:
+  using DrawOrNot = std::conditional_t<kConfig.draws(), Draw, Nothing>;
+  static SACCADE_DEVICE DrawOrNot draw_of(const Arguments<T, Instance>& a) {
+    if constexpr (kConfig.draws()) {
+      return Draw(a.any, a.drawn, Memory::notice(kConfig.row_groups), kConfig.rows(),
+                  a.queue.longest_first());
+    } else {
+      return {};
+    }
+  }
+  SACCADE_DEVICE void begin(const Unit<Instance>& unit) {
     load_queries<T, Instance>(a_, unit, 0);
     const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit);
     SACCADE_UNROLL
@@ -95,18 +144,6 @@ class Loader {
       if (t < tiles.last) load_keys(unit, g, t);
     }
   }
-  /// Starts all others.
-  SACCADE_DEVICE void go_on() {
-    bool begun = true;
-    int parity = 1;
-    for_each_tile<T, Instance>(a_, [&](const Unit<Instance>& unit) {
-      load_unit(unit, begun, parity);
-      begun = false;
-      parity ^= 1;
-    });
-  }
-
- private:
   /// A unit's queries and tiles, when there is room; `begun`: but for what begin() has started.
   SACCADE_DEVICE void load_unit(const Unit<Instance>& unit, bool begun, int parity) {
     const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit);
@@ -150,6 +187,8 @@ class Loader {
   }
 
   const Arguments<T, Instance>& a_;
+  DrawOrNot draw_;
+  std::conditional_t<kConfig.draws(), Unit<Instance>, Nothing> drawn_{};  ///< comes next
   Turn<kConfig.stages> turns_[kConfig.key_groups];
 };
 
@@ -202,15 +241,18 @@ class Computer {
     const int part = part_of<Instance>(key_group_);
     int parity = 0;
     Order::begin(group_);
-    for_each_tile<T, Instance>(a_, [&](const Unit<Instance>& unit) {
+    const auto wait_for_queries = [&] {
+      ptx::wait_mbarrier(Memory::queries_full(row_group_), parity);
+      parity ^= 1;
+    };
+    const auto compute = [&](const Unit<Instance>& unit) {
       unit_ = unit;
       tiles_ = tiles_of<T, Instance>(a_, unit);
       const int first_row = unit.first_row + row_group_ * kConfig.group_rows();
       warp_row_ = first_row + ptx::warp_index() % 4 * kConfig.warp_rows;
       const int end = end_of<T, Instance>(a_, unit, tiles_, first_row);
       rows_.begin();
-      ptx::wait_mbarrier(Memory::queries_full(row_group_), parity);
-      parity ^= 1;
+      if constexpr (kConfig.ragged == 0) wait_for_queries();
       const auto results = [&] { return Results<T, Instance>(a_, unit, warp_row_); };
       if constexpr (kConfig.single()) {
         const auto ahead = results();  // while there is nothing else to do
@@ -225,7 +267,23 @@ class Computer {
           results().exchange_and_write(rows_, part);
         }
       }
-    });
+    };
+    if constexpr (kConfig.ragged == 0) {
+      for_each_tile<T, Instance>(a_, compute);
+    } else {
+      SACCADE_NO_UNROLL
+      do {
+        wait_for_queries();
+        const Notice told = Notice::read(Memory::notice(row_group_));
+        if (told.head < 0) break;
+        Unit<Instance> unit{};
+        unit.head = told.head;  // as read_again() takes it
+        unit.first_row = told.first_row;
+        unit.own.len_q = told.len_q;
+        unit.own.span = told.span;
+        compute(unit);
+      } while (kConfig.draws());
+    }
   }
 
  private:
@@ -240,6 +298,13 @@ class Computer {
   static SACCADE_DEVICE ptx::SharedPointer<T> pointer(std::byte* at) {
     return ptx::SharedPointer<T>(reinterpret_cast<T*>(at));
   }
+  SACCADE_DEVICE auto scores() const {
+    if constexpr (kConfig.ragged != 0) {
+      return OwnScores{Memory::notice(row_group_), a_.scores.scale};
+    } else {
+      return scores_of(a_, unit_);
+    }
+  }
   /// Starts the scores of the tile in this place of the ring, once its keys are there.
   SACCADE_DEVICE void start_scores(const Turn<kConfig.stages>& at) {
     ptx::wait_mbarrier(Memory::keys_full(key_group_, at.stage), at.parity);
@@ -253,9 +318,8 @@ class Computer {
   /// The scores of tile t are there, of keys in this stage, which are read no more in the end.
   SACCADE_DEVICE void weigh(int t, int stage) {
     if (!kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
-    rows_.weigh(scores_of(a_, unit_), warp_row_, t * kConfig.tile_keys,
-                tiles_.coverage(t) != tile::Coverage::full, pointer(Memory::queries(row_group_)),
-                pointer(Memory::keys(key_group_, stage)));
+    rows_.weigh(scores(), warp_row_, t * kConfig.tile_keys, tiles_.coverage(t) != tile::Coverage::full,
+                pointer(Memory::queries(row_group_)), pointer(Memory::keys(key_group_, stage)));
     if (kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
   }
 
@@ -327,17 +391,15 @@ class Computer {
     ptx::wait_products<0>();
     rows_.finish_sums();
     if (!well) {
-      rows_.attend_again(scores_of(a_, unit_), warp_row_, first_key, masked,
-                         pointer(Memory::queries(row_group_)), pointer(Memory::keys(key_group_, 0)),
-                         pointer(Memory::values(key_group_, 0)));
+      rows_.attend_again(scores(), warp_row_, first_key, masked, pointer(Memory::queries(row_group_)),
+                         pointer(Memory::keys(key_group_, 0)), pointer(Memory::values(key_group_, 0)));
       rows_.finish_states();
     }
   }
   template <int kSlice = 0>
   SACCADE_DEVICE void weigh_slices(int first_key, bool masked) {
     if constexpr (kSlice < kConfig.slices()) {
-      rows_.template weigh_slice<kSlice, kConfig.slices()>(scores_of(a_, unit_), warp_row_, first_key,
-                                                           masked);
+      rows_.template weigh_slice<kSlice, kConfig.slices()>(scores(), warp_row_, first_key, masked);
       if (kSlice == 0) ptx::wait_mbarrier(Memory::values_full(key_group_, 0), 0);
       rows_.template start_values<kSlice, kConfig.slices()>(first_values_);
       weigh_slices<kSlice + 1>(first_key, masked);
@@ -378,7 +440,7 @@ attend(SACCADE_ARGUMENT(Arguments<T, Instance>) a) {
                   "blocks of a cluster would wait for one that has ended");
     constexpr int kComputing = 128 * kConfig.groups();
     constexpr int kThreads = kComputing + ptx::kWarpThreads;  // that meet at the beginning
-    if constexpr (kConfig.ragged != 0) {
+    if constexpr (kConfig.ragged != 0 && !kConfig.draws()) {
       const Unit<Instance> unit = first_unit<T, Instance>(a);
       if (unit.first_row >= unit.own.len_q) return;  // this one is shorter than the longest
     }

@@ -52,7 +52,7 @@ class Results {
       : a_(a),
         unit_(read_again(a, unit)),
         row_(first_row + ptx::lane_index() / 4),
-        to_(ahead(a.o.rows(unit.batch, unit.head) + (first_q_of(unit_) + row_) * a.o.row)),
+        to_(ahead(a.o.rows(unit_.batch, unit_.head) + (first_q_of(unit_) + row_) * a.o.row)),
         eight_rows_(kHalves == 1 ? 0 : ahead(8 * a.o.row)),
         len_q_(len_q_of(a, unit_)),
         dim_v_(a.dim_v) {}

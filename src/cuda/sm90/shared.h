@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/ptx/mbarrier.h"
+#include "cuda/ptx/memory.h"
 #include "cuda/sm90/config.h"
 
 namespace saccade::SACCADE_MACHINE::sm90 {
@@ -68,6 +69,12 @@ struct Shared {
   /// Completes when another block's message of a step is there.
   static SACCADE_DEVICE ptx::Mbarrier* inbox_full(int warp, int step) {
     return tile(kConfig.key_groups, 0, warp * kConfig.far_steps() + step - kConfig.near_steps());
+  }
+
+  /// Of 32 bytes: which tile a row group's queries are of, where sequences have lengths of their own. Behind
+  /// them is what the thread knows that draws tiles.
+  static SACCADE_DEVICE ptx::Bytes16* notice(int row_group) {
+    return reinterpret_cast<ptx::Bytes16*>(ptx::shared_memory() + kConfig.notices_at()) + 2 * row_group;
   }
 
   /// Those that the first copies complete on; by the thread that starts them.

@@ -56,13 +56,28 @@ std::int64_t tiles_of(const Problem& p, const Config& c) {
   return p.heads_q * (p.ragged_q ? std::min(all, p.total_q / c.rows() + p.batch) : all);
 }
 
+/// Why sequences cannot end before the next batch begins: ragged instances count the rows of dense keys
+/// through all batches (ragged.h).
+std::optional<std::string> refusal_of_batches(const Problem& p) {
+  if (p.kv_layout != KvLayout::dense || p.batch == 1) return std::nullopt;
+  const auto whole = [](const Strides& s) { return s.row > 0 && s.batch % s.row == 0; };
+  if (whole(p.k) && whole(p.v) && p.k.batch / p.k.row == p.v.batch / p.v.row &&
+      p.batch * (p.k.batch / p.k.row) < tile::KeySpan::kFar)
+    return std::nullopt;
+  return "it takes lengths where the batches of k and v are the same whole number of rows apart";
+}
+
 /// Why the instance cannot compute the problem.
 std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
   if (c.general == 0 && !has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
   if (c.ragged == 0 && !has_dense_tensors(p)) return "it is made for sequences of one length";
+  if (c.ragged != 0) {
+    if (auto reason = refusal_of_batches(p)) return reason;
+  }
   if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
   if (const std::int64_t most = std::int64_t{c.tile_keys} * c.parts(); c.single() && p.len_kv > most)
     return "it is made for up to " + std::to_string(most) + " keys";
+  if (c.draws() && tiles_of(p, c) >> Config::kDrawBits != 0) return "it numbers tiles of queries in 24 bits";
   constexpr std::int64_t kMostAlong = 65535;  // of a grid's second and third dimension
   const std::int64_t second = c.cluster > 1 ? (p.len_q + c.rows() - 1) / c.rows() : p.heads_q;
   if (!c.stays() && std::max(second, p.batch) > kMostAlong)
@@ -101,6 +116,7 @@ bool suits_half_products(const Problem& p, const Machine& machine, const Config&
   const std::int64_t many_keys = tiles <= 2 * at_once(machine, c) ? 2048 : 1024;
   if (c.cluster == 1 && p.len_q <= c.rows() && (fits || keys >= many_keys)) return true;
   if (!fits) return false;
+  if (c.ragged != 0) return true;  // no clusters share keys there
   return keys <= kMostKeys || 2 * tiles <= machine.multiprocessors;
 }
 
@@ -230,6 +246,9 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   if (auto reason = refusal_of("q", p.q, rows_q, p.heads_q, p.ragged_q ? 1 : p.batch)) return reason;
   if (auto reason = refusal_of("k", p.k, rows_kv, p.heads_kv, batch_kv)) return reason;
   if (auto reason = refusal_of("v", p.v, rows_kv, p.heads_kv, batch_kv)) return reason;
+  if (!has_dense_tensors(p)) {
+    if (auto reason = refusal_of_batches(p)) return reason;
+  }
   if (!keeps_alignment(p, p.o, false)) return "it writes 16 bytes at a time";
   if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
   if (p.batch * p.heads_q * (p.len_q / 32 + 1) > std::numeric_limits<int>::max() / 8)
@@ -243,6 +262,11 @@ std::optional<std::string> decline(const Problem& p, const Machine& machine) {
   const std::int64_t tiles = p.batch * p.heads_q * ((p.len_q + kRows - 1) / kRows);
   if (!has_plain_scores(p) && p.len_q <= kRows && p.len_kv >= 2048 && tiles <= machine.multiprocessors)
     return "sm80 shares the keys of so few rows out, and this family's general instances do not";
+  constexpr std::int64_t kManyKeys = 4096;
+  if (!has_dense_tensors(p) && p.len_q <= kRows && p.len_kv >= kManyKeys &&
+      4 * tiles <= machine.multiprocessors)
+    return "sm80 shares the keys of so few rows out, and this family does not where sequences differ in "
+           "length";
   if (p.mask != MaskKind::none && tiles <= machine.multiprocessors)
     return "sm80 shares the reading of the mask out to more blocks";
   if (!has_plain_scores(p) && p.dim_qk == 64 && p.dim_v == 64 && p.len_kv <= 64)
