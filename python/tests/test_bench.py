@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from saccade.bench import __main__ as command
-from saccade.bench import bars, picture, race, shapes, statistics, timers
+from saccade.bench import bars, picture, race, shapes, statistics, timers, varlen
 from saccade.bench.candidates import Candidate, kernel, ours, rival
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -151,6 +151,18 @@ def test_a_race_on_a_gpu_has_device_and_host_times(tmp_path):
     assert row["synchronized"]["median_us"] >= row["queued"]["median_us"]
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_packed_sequences_are_checked_and_raced_on_cuda():
+    row = varlen.run(varlen.Batch("some", [30, 1, 77], (4, 2), 64, True, [50, 9, 77]), 0.01, 1)
+    assert row["saccade"]["relative_l2"] < varlen.TOLERANCE
+    assert row["speedup"]["low"] <= row["speedup"]["value"] <= row["speedup"]["high"]
+
+
+def test_flops_of_packed_sequences_are_those_that_the_mask_leaves():
+    assert varlen.Batch("one", [3], (2, 1), 8, False, [5]).flops == 4 * 15 * 2 * 8
+    assert varlen.Batch("one", [3], (2, 1), 8, True, [5]).flops == 4 * (3 + 4 + 5) * 2 * 8
+
+
 def test_two_configurations_of_one_kernel_are_two_rows(tmp_path):
     names = ["cpu_blocked", "cpu_blocked:"]
     arguments = [part for name in names for part in ("--kernel", name)]
@@ -199,3 +211,9 @@ def test_the_figures_of_the_documentation_are_those_of_the_evidence():
     mean = statistics.geometric_mean([row["speedup"]["value"] for row in mine])
     assert f"(`models.json`, {len(mine)} of" in text and f"): {mean:.2f}x in geometric mean. Below" in text
     assert f"({bars.worst_error(models):.2f}x over `models.json`)" in errors
+
+    packed = json.loads((evidence / "varlen.json").read_text())
+    ratios = [row["speedup"]["value"] for row in packed["results"]]
+    assert len(ratios) == len(varlen.batches(random.Random(1)))
+    row = rows["sequences of their own lengths over PyTorch's FlashAttention-2"]
+    assert f"{statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x" in row

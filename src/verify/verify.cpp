@@ -94,14 +94,17 @@ struct Tally {
 };
 
 /// Rows of output that do not repeat one another: queries may be broadcast over rows, over the query heads of
-/// a key head and, if keys are, over all heads. Causal rows and windows count as repeated, for most of their
-/// keys are the same; masks make rows different.
+/// a key head and, if keys are, over all heads and batches. Causal rows and windows count as repeated, for
+/// most of their keys are the same; masks make rows different.
 double different_rows(const Problem& p) {
   const bool masked = p.mask != MaskKind::none;
   const bool keys_by_head = p.k.head != 0 || p.v.head != 0;
   const std::int64_t heads = masked || p.q.head != 0 ? p.heads_q : keys_by_head ? p.heads_kv : 1;
-  const std::int64_t rows = p.ragged_q ? p.total_q : p.batch * p.len_q;
-  return static_cast<double>(heads * (masked || p.q.row != 0 ? rows : p.batch));
+  const bool dense = !p.ragged_q && p.kv_layout == KvLayout::dense && !p.kv_lengths;
+  const bool keys_by_batch = p.k.batch != 0 || p.v.batch != 0;
+  const std::int64_t batches = masked || !dense || p.q.batch != 0 || keys_by_batch ? p.batch : 1;
+  const std::int64_t rows = p.ragged_q ? p.total_q : batches * p.len_q;
+  return static_cast<double>(heads * (masked || p.q.row != 0 ? rows : batches));
 }
 
 /// The data of one problem and seed, what the oracle says of them, and the judgement of runners on them.

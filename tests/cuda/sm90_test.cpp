@@ -9,6 +9,7 @@
 #include "core/dtypes.h"
 #include "cuda/kernels.h"
 #include "cuda/sm90/config.h"
+#include "cuda/tile/arrivals.h"
 #include "cuda/tile/queue.h"
 #include "emu/session.h"
 #include "family.h"
@@ -507,6 +508,8 @@ TEST(Sm90Planner, SaysWhyNot) {
                                     {"b2 l512 d64 f16 varlen sinks", "one length"},
                                     {"b2 h1 l64 d8 f16 varlen-q=70 ks=1000,0,24", "rows apart"},
                                     {"b2 h1 l64 d8 f16 kvlens vs=1024,0,8", "rows apart"},
+                                    {"b2 h4 lq5 lk1 d64 f16 kvlens ks=256,64,1 vs=256,64,1", "rows apart"},
+                                    {"b1 h1 l2 d8 f16 varlen ks=0,0,4294967296", "8 GiB"},
                                     {"l512 d64 f16 scale=-1", "negative"},
                                     {"l512 d60 f16", "multiples of 8"},
                                     {"l512 d264 f16", "up to 256"},
@@ -547,6 +550,12 @@ TEST(Sm90Planner, SaysWhyNot) {
           .message()
           .find("overlap=1 does not go"),
       std::string::npos);
+  EXPECT_NE(
+      kernel.prepare(parse_problem("b2 h8 l512 d64 f16 varlen").value(), emulated_machine(), "overlap=2")
+          .status()
+          .message()
+          .find("overlap=2 does not go"),
+      std::string::npos);
   EXPECT_NE(kernel.prepare(wide, emulated_machine(), "")->config.find("overlap=2"), std::string::npos);
   EXPECT_NE(kernel.prepare(wide, emulated_machine(), "overlap=0")->config.find("overlap=0"),
             std::string::npos);
@@ -580,7 +589,7 @@ TEST(Sm90Bands, AreRight) {
   int instances_seen = 0;
   for (const Named& instance : instances()) {
     const sm90::Config& c = instance.config;
-    if (!c.stays() || c.general != 0 || c.row_groups % 2 == 0 || c.dim % 64 != 0) continue;
+    if (!c.stays() || c.draws() || c.general != 0 || c.row_groups % 2 == 0 || c.dim % 64 != 0) continue;
     ++instances_seen;
     const std::int64_t keys = 7'000'000 / c.dim;  // of 27 MB
     const Problem problem =
@@ -598,6 +607,40 @@ TEST(Sm90Bands, AreRight) {
     EXPECT_TRUE(verdict.passed()) << instance.text << ": " << verdict.failures.front().detail;
   }
   EXPECT_EQ(instances_seen, 3);
+}
+
+// Fewer blocks than tiles, and more; a counter that holds anything, and then what the launch before has left.
+TEST(Sm90Draw, HandsEveryTileOutOnceAndClearsTheCounter) {
+  constexpr std::uint64_t kTag = emulated::tile::TaggedCounter<sm90::Config::kDrawBits>::kTag;
+  int instances_seen = 0;
+  for (const Named& instance : instances()) {
+    if (!instance.config.draws()) continue;
+    ++instances_seen;
+    std::uint64_t seed = 1;
+    const std::pair<const char*, std::uint64_t> cases[] = {
+        {"b5 h2 l300 f16 varlen causal lse", ~std::uint64_t{0}},
+        {"b5 h2 l200 f16 varlen", kTag - 1},
+        {"b3 h4/2 lq300 lk200 bf16 kvlens lse", kTag - 2},
+        {"b4 h1 lq9 lk70 f16 varlen", kTag}};
+    for (const auto& [shape, garbage] : cases) {
+      const Problem problem = parse_problem(fmt::format("{} d{}", shape, instance.config.dim)).value();
+      Machine machine = emulated_machine();
+      machine.multiprocessors = 1 + static_cast<int>(seed % 4);
+      std::uint64_t counter = garbage;
+      const Runner runner = [&](const Problem& p, const Tensors& t) -> Status {
+        const Result<Prepared> prepared = find_emulated("sm90")->prepare(p, machine, instance.text);
+        if (!prepared.ok()) return prepared.status();
+        const emu::Session session({.seed = seed});
+        Status status = prepared->launch(t, reinterpret_cast<std::byte*>(&counter), nullptr);
+        EXPECT_EQ(counter, kTag) << instance.text;
+        return status;
+      };
+      const Verdict verdict = verify(problem, runner, {.seed = seed++});
+      for (const Failure& failure : verdict.failures)
+        ADD_FAILURE() << to_string(problem) << " with " << instance.text << ": " << failure.detail;
+    }
+  }
+  EXPECT_EQ(instances_seen, 5);
 }
 
 TEST(Sm90Fuzz, IsRightForRandomProblems) {

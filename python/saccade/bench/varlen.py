@@ -143,6 +143,9 @@ def run(batch: Batch, budget: float, seed: int) -> dict:
     seconds, calls, failures = race.sample(entered, "device", budget, random.Random(seed), seed)
     if failures:
         raise SystemExit(f"not timed: {failures}")
+    again = error(batch, q, k, v, ours(), random.Random(seed + 1))  # of other heads, after all that
+    if not again <= TOLERANCE:
+        raise SystemExit(f"saccade is wrong after the race of {batch.name}: relative L2 error {again:.2g}")
     _, ratios = race.compare(entered, seconds, seed)
     for one in entered:
         row[one.name]["time"] = race.summary(seconds[one.name], "device", calls[one.name], seed)

@@ -1,4 +1,4 @@
-// Kernels that start before the one before them in the stream has ended (Hopper; Grid::dependent asks for
+// Kernels that start before the one before them in the stream has ended (Hopper; Grid::overlap asks for
 // it).
 #pragma once
 

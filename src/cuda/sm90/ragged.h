@@ -18,8 +18,7 @@ namespace saccade::SACCADE_MACHINE::sm90 {
 struct Anything {
   Problem p;
   Tensors t;
-  int batch_rows =
-      0;  ///< from the keys of one batch to those of the next, if sequences have lengths of their own
+  int batch_rows = 0;  ///< of dense keys, from one batch to the next; only ragged instances ask
 };
 
 /// Where row 0 of a sequence is in a map: other rows are that many behind in the first coordinate.
@@ -33,11 +32,12 @@ struct OwnSequence {
 };
 
 /// Maps of sequences that end where others begin. Rows are counted twice: of a sequence that begins at row
-/// `first` and has `len`, row i is at (i + kEnd - len, first + len, kEnd) of [head, turn, row, row, column].
-/// A step in the third dimension goes kEnd rows back in kEnd of them, which is once around all addresses, so
-/// that is row first + i; but the first dimension has kEnd values, so from row `len` on zeros are filled in,
-/// whoever's rows lie there. (To begin kEnd rows before the tensor would do without the turn, but of a box
-/// that lies outside the copy engine still touches the first bytes of the tensor.)
+/// `first` and has `len`, row i is at column, i + kEnd - len, first + len, kEnd, head (the innermost first).
+/// In the last but one a step goes one row back and 2^34 bytes on, so kEnd steps go kEnd rows back and once
+/// around all addresses, and that is row first + i. But the first count of rows has kEnd values, so from row
+/// `len` on zeros are filled in, whoever's rows lie there. (A base kEnd rows before the tensor would do
+/// without the turn, but of a box that lies outside the copy engine still touches the first bytes of the
+/// tensor.)
 inline constexpr int kEnd = 1 << 30;
 
 SACCADE_DEVICE OwnSequence own_sequence(const Anything& any, int batch) {
@@ -146,7 +146,7 @@ class Draw {
   SACCADE_DEVICE Tile first() const { return find({.tiles = tiles_of(0), .number = ptx::block_index().x}); }
   /// Draws the number of the next one, of a block that has begun with one.
   SACCADE_DEVICE void draw() const {
-    known_->words[3] = static_cast<std::uint32_t>(ptx::grid_size().x + drawn_.add_one());
+    ptx::store(&known_->words[3], static_cast<std::uint32_t>(ptx::grid_size().x + drawn_.add_one()));
   }
   /// The tile of that number. As many are drawn as there are tiles, so whoever has the last number knows it
   /// when he finds no tile.

@@ -56,11 +56,14 @@ std::int64_t tiles_of(const Problem& p, const Config& c) {
   return p.heads_q * (p.ragged_q ? std::min(all, p.total_q / c.rows() + p.batch) : all);
 }
 
-/// Why sequences cannot end before the next batch begins: ragged instances count the rows of dense keys
-/// through all batches (ragged.h).
-std::optional<std::string> refusal_of_batches(const Problem& p) {
+/// Why rows cannot be counted as ragged instances do, those of dense keys through all batches (ragged.h).
+std::optional<std::string> refusal_of_rows(const Problem& p) {
+  constexpr std::int64_t kFarRows = std::int64_t{1} << 32;  // half of what they turn by
+  if (std::max({p.ragged_q ? p.q.row : 0, p.k.row, p.v.row}) >= kFarRows)
+    return "it takes lengths of sequences whose rows are less than 8 GiB apart";
   if (p.kv_layout != KvLayout::dense || p.batch == 1) return std::nullopt;
-  const auto whole = [](const Strides& s) { return s.row > 0 && s.batch % s.row == 0; };
+  constexpr std::int64_t kUnit = 8;  // of 16 bytes: refusal_of() does not ask for it where there is one key
+  const auto whole = [](const Strides& s) { return s.row > 0 && s.row % kUnit == 0 && s.batch % s.row == 0; };
   if (whole(p.k) && whole(p.v) && p.k.batch / p.k.row == p.v.batch / p.v.row &&
       p.batch * (p.k.batch / p.k.row) < tile::KeySpan::kFar)
     return std::nullopt;
@@ -72,7 +75,7 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   if (c.general == 0 && !has_plain_scores(p)) return "it has no softcap, ALiBi, sinks or masks";
   if (c.ragged == 0 && !has_dense_tensors(p)) return "it is made for sequences of one length";
   if (c.ragged != 0) {
-    if (auto reason = refusal_of_batches(p)) return reason;
+    if (auto reason = refusal_of_rows(p)) return reason;
   }
   if (c.dim < std::max(p.dim_qk, p.dim_v)) return "it is made for head dims up to " + std::to_string(c.dim);
   if (const std::int64_t most = std::int64_t{c.tile_keys} * c.parts(); c.single() && p.len_kv > most)
@@ -247,10 +250,10 @@ std::optional<std::string> reject(const Problem& p, const Machine& machine) {
   if (auto reason = refusal_of("k", p.k, rows_kv, p.heads_kv, batch_kv)) return reason;
   if (auto reason = refusal_of("v", p.v, rows_kv, p.heads_kv, batch_kv)) return reason;
   if (!has_dense_tensors(p)) {
-    if (auto reason = refusal_of_batches(p)) return reason;
+    if (auto reason = refusal_of_rows(p)) return reason;
   }
   if (!keeps_alignment(p, p.o, false)) return "it writes 16 bytes at a time";
-  if (choose(p, machine) == nullptr) return "no instance fits the shared memory of this GPU";
+  if (choose(p, machine) == nullptr) return "no instance takes it on this GPU";
   if (p.batch * p.heads_q * (p.len_q / 32 + 1) > std::numeric_limits<int>::max() / 8)
     return "it counts blocks in 32 bits";
   return std::nullopt;
