@@ -309,6 +309,28 @@ def test_calls_in_a_row_wait_for_each_other_on_cuda(shape):
             torch.testing.assert_close(found, right, rtol=0, atol=0)
 
 
+@needs_gpu
+@pytest.mark.parametrize("keys", [(1, 1, 65536, 128), (1, 8, 4096, 128), (16, 8, 4096, 128)])
+def test_decoding_in_a_row_waits_for_what_was_written_on_cuda(keys):
+    """Clusters share the keys out, meet in workspaces that calls reuse, and read keys that were changed just before."""
+    q = torch.randn(keys[0], 32, 1, 128, device="cuda", dtype=torch.float16)
+    k, v = (torch.randn(keys, device="cuda", dtype=torch.float16) for _ in range(2))
+
+    def chain(after):
+        x, cache, kept = q, k.clone(), []
+        for _ in range(50):
+            x = ours(x, cache, v, enable_gqa=True) * 30
+            after()
+            cache[:, :, 0].add_(0.001)
+            after()
+            kept.append(x)
+        return torch.stack(kept)
+
+    expected = chain(torch.cuda.synchronize)
+    for _ in range(3):
+        torch.testing.assert_close(chain(lambda: None), expected, rtol=0, atol=0)
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than 2 CUDA devices")
 def test_second_device():
     q, k, v = (torch.randn(1, 2, 64, 64, device="cuda:1", dtype=torch.float16) for _ in range(3))
