@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from saccade.bench import __main__ as command
-from saccade.bench import bars, picture, race, shapes, statistics, timers, varlen
+from saccade.bench import bars, host_times, picture, race, shapes, statistics, timers, varlen
 from saccade.bench.candidates import Candidate, kernel, ours, rival
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -156,6 +156,19 @@ def test_packed_sequences_are_checked_and_raced_on_cuda():
     row = varlen.run(varlen.Batch("some", [30, 1, 77], (4, 2), 64, True, [50, 9, 77]), 0.01, 1)
     assert row["saccade"]["relative_l2"] < varlen.TOLERANCE
     assert row["speedup"]["low"] <= row["speedup"]["value"] <= row["speedup"]["high"]
+
+
+def test_host_times_of_several_runs_have_a_mean_and_an_interval():
+    def document(ours):
+        rows = [{"kernel": "saccade"}, {"kernel": "sdpa"}]
+        for timer in host_times.TIMERS:
+            rows[0][timer], rows[1][timer] = {"median_us": ours}, {"median_us": 20.0}
+        return {"provenance": {"commit": "x"}, "results": [{"shape": "b1 h8 l512 d64 f16", "kernels": rows}]}
+
+    rows = [row for n, ours in enumerate((9.0, 10.0, 11.0), 1) for row in host_times.ratios_of(n, document(ours))]
+    found = host_times.means(rows)["b1 h8 l512 d64 f16"]["queued"]
+    assert (found["runs"], found["mean"], found["least"], found["most"]) == (3, 0.5, 0.45, 0.55)
+    assert found["low"] == pytest.approx(0.5 - 1.96 * 0.05 / 3**0.5, abs=1e-3)
 
 
 def test_flops_of_packed_sequences_are_those_that_the_mask_leaves():

@@ -23,8 +23,9 @@ TEST(BenchCommand, WritesOneDocumentWithEverythingInIt) {
   EXPECT_EQ(nlohmann::json::parse(read_file(file)), json);
   EXPECT_EQ(json.at("schema"), "saccade.bench/1");
   EXPECT_EQ(json.at("provenance").at("seed"), 7);
-  EXPECT_NE(json.at("provenance").at("command_line").get<std::string>().find("saccade bench 'b1 h2"),
-            std::string::npos);
+  const auto command_line = json.at("provenance").at("command_line").get<std::string>();
+  EXPECT_NE(command_line.find("saccade bench 'b1 h2"), std::string::npos);
+  EXPECT_NE(command_line.find("--out result.json"), std::string::npos) << "not where it lies";
   EXPECT_GT(json.at("ceilings").at("fma_gflops").get<double>(), 0);
   EXPECT_GT(json.at("ceilings").at("copy_gbps").get<double>(), 0);
   ASSERT_EQ(json.at("results").size(), 2U);

@@ -1,5 +1,6 @@
 // The command `saccade`.
 #include <exception>
+#include <filesystem>
 #include <fmt/format.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -23,10 +24,12 @@ ExitCode exit_code(Code code) {
   }
 }
 
+/// Of absolute paths the file's name alone, and not argv[0]: folders say nothing about the measurement.
 std::string quoted_command_line(int argc, char** argv) {
-  std::string line = "saccade";  // not argv[0]: a path says nothing about the measurement
+  std::string line = "saccade";
   for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
+    const std::filesystem::path given = argv[i];
+    const std::string argument = given.is_absolute() ? given.filename().string() : argv[i];
     const bool plain = !argument.empty() && argument.find_first_of(" \t'\"*?$&|;<>()") == std::string::npos;
     line += plain ? " " + argument : fmt::format(" '{}'", argument);
   }

@@ -37,8 +37,8 @@ struct Arguments {
   tile::Tensor4<T> o;
   float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
   std::int64_t lse_batch, lse_head, lse_row;
-  ptx::TensorMap q{}, k{},
-      v{};  ///< [batch, head, row, column], in boxes of 64 columns, or as in ragged_map()
+  /// [batch, head, row, column], in boxes of 64 columns, or as in ragged_map().
+  ptx::TensorMap q{}, k{}, v{};
   std::conditional_t<kAnything<Instance>, Anything, Nothing> any{};
   std::conditional_t<Instance::kConfig.splits(), Workspace, Nothing> workspace{};
   std::conditional_t<Instance::kConfig.draws(), std::uint64_t*, Nothing> drawn{};

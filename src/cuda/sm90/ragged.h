@@ -150,10 +150,7 @@ class Draw {
   }
   /// The tile of that number. As many are drawn as there are tiles, so whoever has the last number knows it
   /// when he finds no tile.
-  SACCADE_DEVICE Tile next() const {
-    const auto known = std::bit_cast<Known>(ptx::load(known_));
-    return find(known);
-  }
+  SACCADE_DEVICE Tile next() const { return find(std::bit_cast<Known>(ptx::load(known_))); }
 
  private:
   struct Known {
