@@ -147,8 +147,9 @@ TEST_P(Sm80, CountsWhatItsScheduleSays) {
   EXPECT_EQ(count.blocks, 2U);
   EXPECT_EQ(count.matrix_flops, number(4L * lq * lk * c.dim));
   EXPECT_EQ(count.copied_bytes, number(2L * (lq * c.dim + 2 * 2 * lk * c.dim)));
-  // An exponential a score; four lanes raise a row's base, once; one for a row's part of eight columns.
-  EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.key_groups + lq * c.dim / 8 * c.key_groups));
+  // An exponential a score; four lanes raise a row's base, once; one for a row's part of eight columns, and a
+  // reciprocal for all of its parts.
+  EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.key_groups + lq * c.dim / 8 * (c.key_groups + 1)));
   // Two shuffles for each of two maxima of 16 rows, once; the same for their sums.
   EXPECT_EQ(count.shuffles, number(lq / 16 * 4 * 2 * c.key_groups));
   // A barrier a tile, a second one where values are waited for apart; one more to begin and two to end with.

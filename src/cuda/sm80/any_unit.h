@@ -13,11 +13,12 @@ class AnyUnit {
 
  public:
   struct Arguments {
-    tile::Queue queue;
+    tile::GridQueue queue;
+    int blocks;  ///< that share a tile of queries
+    tile::GridNumbers numbers;
     Split split;
     Problem p;
     Tensors t;
-    tile::Divisor heads_q;
     tile::Divisor group;  ///< query heads to a key head
     tile::Divisor page;   ///< keys of one
     tile::ScoreScale scale;
@@ -25,20 +26,21 @@ class AnyUnit {
   };
 
   static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
+    const tile::GridNumbers numbers = tile::GridQueue::numbers(p, kConfig.rows(), split.count);
     return Arguments{
-        .queue = tile::Queue::of(p, kConfig.rows()),
+        .queue = tile::GridQueue::of(p, numbers),
+        .blocks = split.blocks(),
+        .numbers = numbers,
         .split = split,
         .p = p,
         .t = t,
-        .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
         .group = tile::Divisor::of(static_cast<int>(p.group())),
         .page = tile::Divisor::of(static_cast<int>(std::min<std::int64_t>(p.page_size, tile::KeySpan::kFar))),
         .scale = tile::ScoreScale::of(p.effective_scale()),
         .aligned = has_aligned_pointers(t) && has_aligned_rows(p)};
   }
 
-  SACCADE_DEVICE AnyUnit(const Arguments& a, int batch_and_head)
-      : a_(a), head_(batch_and_head % a.heads_q), batch_(batch_and_head / a.heads_q) {
+  SACCADE_DEVICE AnyUnit(const Arguments& a, int batch, int head) : a_(a), head_(head), batch_(batch) {
     const Sequence s = sequence(a.p, a.t, batch_);
     len_q_ = static_cast<int>(s.len_q);
     len_kv_ = static_cast<int>(s.len_kv);
@@ -46,6 +48,7 @@ class AnyUnit {
     first_kv_ = static_cast<int>(s.first_kv);
   }
 
+  SACCADE_DEVICE void look_ahead() {}
   [[nodiscard]] SACCADE_DEVICE int len_q() const { return len_q_; }
   [[nodiscard]] SACCADE_DEVICE tile::AnyScores<T> scores() const {
     const int diagonal = a_.p.alignment == Alignment::bottom_right ? len_kv_ - len_q_ : 0;

@@ -6,6 +6,7 @@
 
 #include "cuda/launch/accept.h"
 #include "cuda/ptx/memory.h"
+#include "cuda/ptx/registers.h"
 #include "cuda/sm80/split.h"
 #include "cuda/tile/copy.h"
 #include "cuda/tile/divisor.h"
@@ -33,16 +34,17 @@ class DenseUnit {
  public:
   /// What is needed first comes first: every 64 bytes of it are a wait of their own.
   struct Arguments {
-    tile::Queue queue;
+    tile::GridQueue queue;
     int len_q;
-    Split split;
-    tile::Divisor heads_q;
+    int blocks;           ///< that share a tile of queries
     tile::Divisor group;  ///< query heads to a key head
     tile::PlainScores scores;
     tile::Tensor4<const T> q, k, v;
     tile::Tensor4<T> o;
     float* lse;  ///< [batch, head, row] by the strides below; null: not asked for
     std::int64_t lse_batch, lse_head, lse_row;
+    tile::GridNumbers numbers;
+    Split split;
   };
 
   static Result<Arguments> arguments(const Problem& p, const Tensors& t, const Split& split) {
@@ -52,11 +54,11 @@ class DenseUnit {
       return tile::Tensor4<std::remove_pointer_t<decltype(data)>>{data, s.batch, s.head, s.row};
     };
     const std::int64_t diagonal = p.alignment == Alignment::bottom_right ? p.len_kv - p.len_q : 0;
+    const tile::GridNumbers numbers = tile::GridQueue::numbers(p, kConfig.rows(), split.count);
     return Arguments{
-        .queue = tile::Queue::of(p, kConfig.rows()),
+        .queue = tile::GridQueue::of(p, numbers),
         .len_q = static_cast<int>(p.len_q),
-        .split = split,
-        .heads_q = tile::Divisor::of(static_cast<int>(p.heads_q)),
+        .blocks = split.blocks(),
         .group = tile::Divisor::of(static_cast<int>(p.group())),
         .scores = {tile::span_of(p, p.len_kv, diagonal), tile::ScoreScale::of(p.effective_scale())},
         .q = tensor(static_cast<const T*>(t.q), p.q),
@@ -66,11 +68,17 @@ class DenseUnit {
         .lse = p.lse ? t.lse : nullptr,
         .lse_batch = p.lse_strides.batch,
         .lse_head = p.lse_strides.head,
-        .lse_row = p.lse_strides.row};
+        .lse_row = p.lse_strides.row,
+        .numbers = numbers,
+        .split = split};
   }
 
-  /// Of a head of a batch.
-  SACCADE_DEVICE DenseUnit(const Arguments& a, int batch_and_head) : a_(a), batch_and_head_(batch_and_head) {}
+  SACCADE_DEVICE DenseUnit(const Arguments& a, int batch, int head) : a_(a), batch_(batch), head_(head) {}
+  /// Works out where the output goes, while there is nothing else to do: in the end everybody would wait for
+  /// it. Blocks with many tiles of keys, which others take turns with, have no registers to spare.
+  SACCADE_DEVICE void look_ahead() {
+    if constexpr (kLooksAhead) o_ = ptx::worked_out(a_.o.rows(batch_, head_));
+  }
 
   [[nodiscard]] SACCADE_DEVICE int len_q() const { return a_.len_q; }
   [[nodiscard]] SACCADE_DEVICE tile::PlainScores scores() const { return a_.scores; }
@@ -79,7 +87,7 @@ class DenseUnit {
   SACCADE_DEVICE void copy_queries(ptx::SharedPointer<T> to, int first, int thread) const {
     constexpr int kThreads = std::min(kConfig.threads(), kConfig.rows() * kConfig.dim / 8);
     if (thread >= kThreads) return;
-    tile::copy_rows<T, kConfig.rows(), kConfig.dim, kThreads>(to, a_.q.rows(batch(), head()), a_.q.row, first,
+    tile::copy_rows<T, kConfig.rows(), kConfig.dim, kThreads>(to, a_.q.rows(batch_, head_), a_.q.row, first,
                                                               a_.len_q, thread);
   }
   /// The tiles of a group, one after the other; `first` is the first key of the first one, `thread` the
@@ -124,23 +132,23 @@ class DenseUnit {
   [[nodiscard]] SACCADE_DEVICE float sink() const { return -tile::kInfinity; }
   /// Writes eight numbers of a row of the output.
   SACCADE_DEVICE void write(int row, int column, const float (&x)[8]) const {
-    ptx::store(reinterpret_cast<ptx::Bytes16*>(a_.o.rows(batch(), head()) + row * a_.o.row + column),
-               pack_chunk<T>(x));
+    T* const o = kLooksAhead ? o_ : a_.o.rows(batch_, head_);
+    ptx::store(reinterpret_cast<ptx::Bytes16*>(o + row * a_.o.row + column), pack_chunk<T>(x));
   }
   SACCADE_DEVICE void write_lse(int row, const tile::RowState& state) const {
     if (a_.lse == nullptr) return;
-    ptx::store(a_.lse + batch() * a_.lse_batch + head() * a_.lse_head + row * a_.lse_row, state.lse());
+    ptx::store(a_.lse + batch_ * a_.lse_batch + head_ * a_.lse_head + row * a_.lse_row, state.lse());
   }
 
  private:
-  [[nodiscard]] SACCADE_DEVICE const T* keys() const { return a_.k.rows(batch(), head() / a_.group); }
-  [[nodiscard]] SACCADE_DEVICE const T* values() const { return a_.v.rows(batch(), head() / a_.group); }
+  [[nodiscard]] SACCADE_DEVICE const T* keys() const { return a_.k.rows(batch_, head_ / a_.group); }
+  [[nodiscard]] SACCADE_DEVICE const T* values() const { return a_.v.rows(batch_, head_ / a_.group); }
 
-  [[nodiscard]] SACCADE_DEVICE int batch() const { return batch_and_head_ / a_.heads_q; }
-  [[nodiscard]] SACCADE_DEVICE int head() const { return batch_and_head_ % a_.heads_q; }
+  static constexpr bool kLooksAhead = kConfig.key_groups > 1;
 
   const Arguments& a_;
-  int batch_and_head_;
+  int batch_, head_;
+  T* o_ = nullptr;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

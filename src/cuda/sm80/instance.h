@@ -11,7 +11,7 @@ Status launch_typed(const Problem& p, const Tensors& t, const Split& split, cons
   constexpr Config kConfig = Instance::kConfig;
   const Result<ArgumentsOf<T, Instance>> a = UnitOf<T, Instance>::arguments(p, t, split);
   if (!a.ok()) return a.status();
-  const Grid grid{.blocks = {a->queue.size() * split.blocks(), 1, 1},
+  const Grid grid{.blocks = a->queue.grid(p, a->numbers),
                   .threads = kConfig.threads(),
                   .cluster = 1,
                   .shared_bytes = kConfig.shared_bytes()};

@@ -30,15 +30,15 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr int kGroups = kConfig.key_groups;
   static_assert(kConfig.keeps_queries() || kGroups == 1, "groups would share queries that a warp may change");
   constexpr int kStages = kConfig.stages;
-  const tile::Work work = a.queue.take(a.split.tile());
+  const tile::Share share = a.queue.take(ptx::block_index(), a.numbers);
   using Unit = UnitOf<T, Instance>;
-  const Unit unit(a, work.head);
-  const int first_row = work.tile * kConfig.rows();
+  Unit unit(a, share.batch, share.head);
+  const int first_row = share.tile * kConfig.rows();
   if (first_row >= unit.len_q()) return;  // the tiles are those of the longest sequence
   const auto scores = unit.scores();
   const int end_row = std::min(first_row + kConfig.rows(), unit.len_q());
   tile::TileRange tiles = tile::tiles_of<kKeys>(scores.span, first_row, end_row - 1);
-  if (a.split.blocks() > 1) tiles = tiles.part(a.split.block(), a.split.count);
+  if (a.blocks > 1) tiles = tiles.part(share.block, a.split.count);
   const int thread = ptx::thread_index();
   const int group = kGroups == 1 ? 0 : thread / kConfig.group_threads();
   // A ring of stages. Keys and values are groups of copies of their own: with few tiles the first product
@@ -66,6 +66,9 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
   constexpr bool kInHalves = kGroups > 1 && kConfig.score_keys == kKeys;
   constexpr int kOnTheirWay = 2 * (kStages - 2);  // copies of the tiles after this one
+  // With many groups copies take long to start: the scores, whose keys are there, come first.
+  constexpr bool kScoresFirst = kInHalves && kGroups > 2;
+  static_assert(!kScoresFirst || !kConfig.bold());
   const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
   const auto wait_for_values = [&] {
     if constexpr (kInHalves) {
@@ -74,6 +77,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     }
   };
   Rows rows;
+  unit.look_ahead();
   wait_for_keys();
   ptx::sync_block();  // the queries, and every group's first keys
   rows.load_queries(Memory::queries(), warp_row, scores.scale);
@@ -87,10 +91,18 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
       meet();  // these keys are here, and nobody reads the stage before any more
     }
     const int t = some + group;
-    fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
-    if (kGroups == 1 || t < tiles.last) {
+    const auto fetch_next = [&] {
+      fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
+    };
+    const bool has_tile = kGroups == 1 || t < tiles.last;
+    if (!kScoresFirst || !has_tile) fetch_next();
+    const auto after_scores = [&] {
+      if constexpr (kScoresFirst) fetch_next();
+    };
+    if (has_tile) {
       rows.template attend_tile<kKeys>(ring + take, ring + (take + Memory::kTile), scores,
-                                       first_row + warp_row, t * kKeys, tiles.coverage(t), wait_for_values);
+                                       first_row + warp_row, t * kKeys, tiles.coverage(t), wait_for_values,
+                                       after_scores);
     } else {
       wait_for_values();
     }
@@ -98,7 +110,8 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   }
   ptx::wait_copies<0>();
   rows.finish();
-  Results<T, Instance, Unit>(unit, a.split, first_row).write(rows, group, warp_row);
+  const Part part{a.blocks, share.block, a.blocks > 1 ? a.queue.number(share, a.numbers) : 0};
+  Results<T, Instance, Unit>(unit, a.split, part, first_row).write(rows, group, warp_row);
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

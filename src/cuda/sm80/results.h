@@ -87,8 +87,8 @@ class Results {
 
  public:
   /// The rows of the unit from first_row on.
-  SACCADE_DEVICE Results(const Unit& unit, const Split& split, int first_row)
-      : unit_(unit), split_(split), first_row_(first_row) {}
+  SACCADE_DEVICE Results(const Unit& unit, const Split& split, const Part& part, int first_row)
+      : unit_(unit), split_(split), part_(part), first_row_(first_row) {}
 
   /// Brings a warp's rows, from warp_row of the block on, together with all others; by the whole block.
   template <class Rows>
@@ -103,7 +103,7 @@ class Results {
                  pair_of(x, y));
     });
     ptx::sync_block();
-    if (split_.blocks() == 1) {
+    if (part_.blocks == 1) {
       const float sink = unit_.sink();
       for_each_chunk(
           [&](int row, int column, int n) { finish(row, column, of_groups(row, column, n, sink)); });
@@ -111,7 +111,7 @@ class Results {
     }
     for_each_chunk([&](int row, int column, int n) {
       const Chunk chunk = of_groups(row, column, n, -tile::kInfinity);
-      const std::int64_t at = place(split_.block(), row);
+      const std::int64_t at = place(part_.block, row);
       SACCADE_UNROLL
       for (int e = 0; e < 8; e += 4) {
         ptx::store(
@@ -138,7 +138,7 @@ class Results {
   }
   /// Where a row of a block lies among all that blocks have left.
   [[nodiscard]] SACCADE_DEVICE std::int64_t place(int block, int row) const {
-    return (std::int64_t{split_.tile()} * split_.blocks() + block) * kConfig.rows() + row;
+    return (std::int64_t{part_.tile} * part_.blocks + block) * kConfig.rows() + row;
   }
   /// Every other four threads read their second half first: else two of eight would want the same banks.
   SACCADE_DEVICE Chunk of_groups(int row, int column, int n, float sink) const {
@@ -153,7 +153,7 @@ class Results {
   /// Several at a time: all of them are asked for before the first is waited for.
   SACCADE_DEVICE Chunk of_blocks(int row, int column, float sink) const {
     constexpr int kTogether = 8;
-    const int blocks = split_.blocks();
+    const int blocks = part_.blocks;
     Chunk all{.state = {sink, sink == -tile::kInfinity ? 0.0F : 1.0F}};
     SACCADE_NO_UNROLL
     for (int first = 0; first < blocks; first += kTogether) {
@@ -200,7 +200,7 @@ class Results {
     ptx::sync_block();
     if (ptx::thread_index() == 0) {  // its fences stand for all: the barriers are between them and the others
       ptx::fence_device();
-      const bool last = split_.arrive();
+      const bool last = tile::arrive_last(split_.arrivals + part_.tile, part_.blocks);
       ptx::fence_device();
       ptx::store(verdict, {{last ? 1U : 0U, 0U}});
     }
@@ -210,7 +210,8 @@ class Results {
 
   const Unit& unit_;
   const Split& split_;
-  int first_row_;
+  const Part part_;
+  const int first_row_;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -38,13 +38,13 @@ struct Split {
   }
 
   [[nodiscard]] SACCADE_BOTH int blocks() const { return static_cast<int>(count); }
-  /// This block's tile of queries, and its number among those that share it.
-  [[nodiscard]] SACCADE_DEVICE int tile() const { return ptx::block_index().x / count; }
-  [[nodiscard]] SACCADE_DEVICE int block() const { return ptx::block_index().x % count; }
+};
 
-  /// Counts the block among those of its tile of queries; true for the last one. By one thread, between two
-  /// fences.
-  [[nodiscard]] SACCADE_DEVICE bool arrive() const { return tile::arrive_last(arrivals + tile(), blocks()); }
+/// What a block has of a tile of queries.
+struct Part {
+  int blocks;  ///< that share it
+  int block;   ///< this one's number among them
+  int tile;    ///< its number among all; if there is but one block, 0
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -60,19 +60,20 @@ class Results {
   template <class Rows>
   SACCADE_DEVICE void write(const Rows& rows) const {
     const float sink = sink_of(a_, unit_);
+    States state;
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) {
-      tile::RowState state = rows.state(h);
+      state[h] = rows.state(h);
       float share = 1;
       if (kConfig.general != 0 && sink != -tile::kInfinity) {
-        const float base = tile::larger(state.m, sink);
-        share = share_of(state, base);
-        state = {base, ptx::fma(share, state.l, ptx::fast_exp2(sink - base))};
+        const float base = tile::larger(state[h].m, sink);
+        share = share_of(state[h], base);
+        state[h] = {base, ptx::fma(share, state[h].l, ptx::fast_exp2(sink - base))};
       }
-      const float weight = share * weight_of(state);
+      const float weight = share * state[h].weight();
       write_columns<kConfig.dim>(h, 0, [&](int n, int e) { return rows.sum(n, h, e) * weight; });
-      write_lse(h, state);
     }
+    write_lse(state);
   }
 
   /// The same for a warp that has one part of the keys; all warps of its rows do it.
@@ -94,10 +95,6 @@ class Results {
   static SACCADE_DEVICE Word ahead(Word x) {
     return kConfig.single() ? ptx::worked_out(x) : x;
   }
-  /// As RowState::weight, by a reciprocal that has no slow path.
-  static SACCADE_DEVICE float weight_of(const tile::RowState& state) {
-    return state.l == 0 ? 0.0F : ptx::fast_reciprocal(state.l);
-  }
   static_assert(1 << kConfig.steps() == kParts && kConfig.key_groups <= 2);
   static_assert(kParts == 1 || kConfig.general == 0, "sinks would be added by every part");
 
@@ -116,11 +113,11 @@ class Results {
       }
       SACCADE_UNROLL
       for (int h = 0; h < kHalves; ++h) {
-        const float weight = weight_of(state[h]);
+        const float weight = state[h].weight();
         write_columns<kColumns>(h, first,
                                 [&](int n, int e) { return all[2 * kHalves * n + 2 * h + e] * weight; });
-        if (part == 0) write_lse(h, state[h]);
       }
+      if (part == 0) write_lse(state);
     } else {
       constexpr int kHalf = kConfig.sums(kStep);
       constexpr bool kAll = kHalf == kSums;  // too few to share out: both get all of them
@@ -312,12 +309,17 @@ class Results {
       }
     }
   }
-  SACCADE_DEVICE void write_lse(int h, const tile::RowState& state) const {
-    const int row = row_ + 8 * h;
-    if (a_.lse == nullptr || row >= len_q_ || ptx::lane_index() % 4 != 0) return;
-    ptx::store(a_.lse + unit_.batch * a_.lse_batch + unit_.head * a_.lse_head +
-                   (first_q_of(unit_) + row) * a_.lse_row,
-               state.lse());
+  /// After all columns: a branch between two rows would keep the second one's numbers waiting.
+  SACCADE_DEVICE void write_lse(const States& state) const {
+    if (a_.lse == nullptr || ptx::lane_index() % 4 != 0) return;
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      const int row = row_ + 8 * h;
+      if (row >= len_q_) continue;
+      ptx::store(a_.lse + unit_.batch * a_.lse_batch + unit_.head * a_.lse_head +
+                     (first_q_of(unit_) + row) * a_.lse_row,
+                 state[h].lse());
+    }
   }
 
   const Arguments<T, Instance>& a_;

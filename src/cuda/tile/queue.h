@@ -28,6 +28,76 @@ struct Queue {
   }
 };
 
+/// A tile of queries, and which of the blocks that share its keys a block is.
+struct Share {
+  int batch, head, tile;
+  int block = 0;
+};
+
+/// What a GridQueue needs only where its grid has no room, or blocks share tiles or batches.
+struct GridNumbers {
+  Queue queue;
+  Divisor sharing;  ///< blocks to a tile
+  Divisor heads_q;
+};
+
+/// For blocks that take one tile, or share one. A block's coordinates say which, as far as there is room
+/// along the axes of a grid: divisions take their time before the first copy. Tiles come from the last one
+/// on, and where they differ in length those of all heads together.
+struct GridQueue {
+  bool by_axes = true;  ///< else along the first axis, by numbers
+  bool longest_first = false;
+  bool plain = true;  ///< coordinates say it all
+  int tiles = 0;      ///< in a head
+
+  static GridNumbers numbers(const Problem& p, int rows, const Divisor& sharing) {
+    return {Queue::of(p, rows), sharing, Divisor::of(static_cast<int>(p.heads_q))};
+  }
+  /// Of tiles of `rows` rows.
+  static GridQueue of(const Problem& p, const GridNumbers& n) {
+    const auto tiles = static_cast<int>(n.queue.tiles);
+    const auto sharing = static_cast<int>(n.sharing);
+    const bool longest_first = n.queue.longest_first;
+    constexpr std::int64_t kMostAlong = 65535;  // of the second and third axis
+    const std::int64_t second = longest_first ? std::int64_t{tiles} * sharing : p.heads_q;
+    const bool by_axes = std::max(second, longest_first ? 1 : p.batch) <= kMostAlong;
+    return {.by_axes = by_axes,
+            .longest_first = longest_first,
+            .plain = by_axes && sharing == 1 && (!longest_first || p.batch == 1),
+            .tiles = tiles};
+  }
+  [[nodiscard]] ptx::Index3 grid(const Problem& p, const GridNumbers& n) const {
+    const int along = tiles * static_cast<int>(n.sharing);
+    const auto heads = static_cast<int>(n.queue.heads);
+    if (!by_axes) return {heads * along, 1, 1};
+    if (longest_first) return {heads, along, 1};
+    return {along, static_cast<int>(p.heads_q), static_cast<int>(p.batch)};
+  }
+  [[nodiscard]] SACCADE_BOTH Share take(const ptx::Index3& at, const GridNumbers& n) const {
+    Share share{at.z, longest_first ? at.x : at.y, longest_first ? at.y : at.x};
+    if (!plain) {
+      const int along = by_axes ? share.tile : at.x;
+      share.block = along % n.sharing;
+      share.tile = along / n.sharing;
+      if (!by_axes) {
+        const Work work = n.queue.take(share.tile);
+        share.head = work.head;
+        share.tile = tiles - 1 - work.tile;
+      }
+      if (!by_axes || longest_first) {
+        share.batch = share.head / n.heads_q;
+        share.head = share.head % n.heads_q;
+      }
+    }
+    share.tile = tiles - 1 - share.tile;
+    return share;
+  }
+  /// Of all tiles, this one's.
+  [[nodiscard]] SACCADE_BOTH int number(const Share& share, const GridNumbers& n) const {
+    return (share.batch * static_cast<int>(n.heads_q) + share.head) * tiles + share.tile;
+  }
+};
+
 /// For blocks that stay. Where the longest tiles come first, only so many heads at a time, a band, as have
 /// their keys and values in the cache together. Bands go up and down in turns, and the last one down, so that
 /// no block has long tiles every time.

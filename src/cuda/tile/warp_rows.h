@@ -29,6 +29,11 @@ class WarpRows {
  public:
   static constexpr int kRows = 16 * kRowTiles;
 
+  /// For attend_tile().
+  struct Nothing {
+    SACCADE_DEVICE void operator()() const {}
+  };
+
   /// Takes the queries from rows [first_row, first_row + kRows) of a swizzled tile, with the scale's sign.
   /// Unless kKeepQueries, they must stay there and be this warp's alone.
   SACCADE_DEVICE void load_queries(ptx::SharedPointer<T> queries, int first_row, ScoreScale scale) {
@@ -62,17 +67,20 @@ class WarpRows {
   /// Takes in a tile of kTileKeys keys, of which the mask leaves `coverage`, and their values. `change` is
   /// what changes and hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the
   /// tile's first key. before_values() is called when the weights are known and the values are about to be
-  /// read, which is once when all scores of the tile are alive at once.
-  template <int kTileKeys, class Change, class Before>
+  /// read, after_scores(), without kBold, when the scores are on their way: once each when all scores of the
+  /// tile are alive at once.
+  template <int kTileKeys, class Change, class Before, class After = Nothing>
   SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values,
                                   const Change& change, int row, int first_key, Coverage coverage,
-                                  Before&& before_values) {
+                                  Before&& before_values, const After& after_scores = {}) {
     for (int j = 0; j < kTileKeys; j += kKeys) {
       bool done = false;
       if constexpr (Change::kPlain && kBold) {
         if (coverage == Coverage::full && based_) done = weigh_boldly(keys + j * kDim, change.scale.size);
       }
-      if (!done) weigh_carefully(keys + j * kDim, change, row, first_key + j, coverage != Coverage::full);
+      if (!done)
+        weigh_carefully(keys + j * kDim, change, row, first_key + j, coverage != Coverage::full,
+                        after_scores);
       before_values();
       add_values(values + j * kDim);
     }
@@ -113,7 +121,7 @@ class WarpRows {
     for (int r = 0; r < kRowTiles; ++r) {
       SACCADE_UNROLL
       for (int h = 0; h < 2; ++h) {
-        const float weight = state_[r][h].weight();  // once a row: it is a division
+        const float weight = state_[r][h].weight();
         const int i = row + 16 * r + 8 * h + lane() / 4;
         if (i >= rows) continue;
         SACCADE_UNROLL
@@ -216,11 +224,12 @@ class WarpRows {
   }
 
   /// The weights of any kKeys keys, by bases that move up to the largest scores where those are far above.
-  template <class Change>
+  template <class Change, class After>
   SACCADE_DEVICE void weigh_carefully(ptx::SharedPointer<T> keys, const Change& change, int row,
-                                      int first_key, bool masked) {
+                                      int first_key, bool masked, const After& after_scores) {
     Scores s;
     multiply_keys<0, kKeys>(s, keys);
+    after_scores();
     const float scale = change.change(s, row, first_key, masked);
     PerRow largest;
     bool far = false;

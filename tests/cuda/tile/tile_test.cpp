@@ -189,6 +189,52 @@ TEST(Schedulers, DealEveryUnitOnceAndLongestFirst) {
   }
 }
 
+TEST(GridQueue, TakesEveryShareOnceAndLongestFirst) {
+  struct Case {
+    const char* shape;
+    int sharing;
+    bool by_axes, plain;
+  };
+  for (const Case& c :
+       {Case{"b1 h8 l512 d64 f16", 1, true, true}, Case{"b3 h5 l130 d64 f16", 1, true, true},
+        Case{"b3 h5 l130 d64 f16", 4, true, false}, Case{"b1 h8 l512 d64 f16 causal", 1, true, true},
+        Case{"b3 h6/2 l130 d64 f16 causal", 1, true, false},
+        Case{"b2 h3 l200 d64 f16 window=9,2", 3, true, false}, Case{"b70000 h1 l8 d8 f16", 1, false, false},
+        Case{"b2 h66000 l8 d8 f16", 2, false, false}, Case{"b70000 h1 l8 d8 f16 causal", 1, true, false},
+        Case{"b1 h2 lq2200000 lk8 d8 f16 causal", 1, false, false}}) {
+    const Problem p = parse_problem(c.shape).value();
+    constexpr int kRows = 32;
+    const auto numbers = tile::GridQueue::numbers(p, kRows, tile::Divisor::of(c.sharing));
+    const auto queue = tile::GridQueue::of(p, numbers);
+    EXPECT_EQ(queue.by_axes, c.by_axes) << c.shape;
+    EXPECT_EQ(queue.plain, c.plain) << c.shape;
+    const emulated::ptx::Index3 grid = queue.grid(p, numbers);
+    EXPECT_TRUE(grid.y <= 65535 && grid.z <= 65535) << c.shape;
+    const std::int64_t tiles = p.batch * p.heads_q * queue.tiles;
+    ASSERT_EQ(std::int64_t{grid.x} * grid.y * grid.z, tiles * c.sharing) << c.shape;
+    std::vector<bool> seen(static_cast<std::size_t>(tiles * c.sharing));
+    int before = queue.tiles;
+    for (int z = 0; z < grid.z; ++z) {
+      for (int y = 0; y < grid.y; ++y) {
+        for (int x = 0; x < grid.x; ++x) {  // as blocks are handed out
+          const tile::Share share = queue.take({x, y, z}, numbers);
+          ASSERT_TRUE(share.batch >= 0 && share.batch < p.batch && share.head >= 0 &&
+                      share.head < p.heads_q && share.tile >= 0 && share.tile < queue.tiles &&
+                      share.block >= 0 && share.block < c.sharing)
+              << c.shape;
+          const auto number =
+              static_cast<std::size_t>(queue.number(share, numbers) * c.sharing + share.block);
+          ASSERT_FALSE(seen[number]) << c.shape;
+          seen[number] = true;
+          if (!queue.longest_first) continue;
+          ASSERT_LE(share.tile, before) << c.shape;
+          before = share.tile;
+        }
+      }
+    }
+  }
+}
+
 tile::BandedQueue queue_of(const char* shape, int rows) {
   return tile::BandedQueue::of(parse_problem(shape).value(), rows);
 }
