@@ -1,7 +1,7 @@
 """What a race over `cases/anchors.txt` says about the bars: `python -m saccade.bench.bars anchors.json`.
 
 Speed-ups are over the fastest SDPA backend of each shape (or over one, `--over sdpa_flash`), in geometric mean by
-kind of shape. `--peer` takes times of somebody who did not race ([{"shape", "sdpa_cudnn_us", "peer_us"}, ...]): how far
+kind of shape; of what the planner chooses, or of one kernel that raced (`--kernel sm80`). `--peer` takes times of somebody who did not race ([{"shape", "sdpa_cudnn_us", "peer_us"}, ...]): how far
 our ratio to cuDNN is above theirs.
 """
 
@@ -31,23 +31,25 @@ def kind(shape: str, most_heads: int = 64) -> str:
     return f"long d{number['d']}"
 
 
-def speedups(document: dict, over: str | None = None, most_heads: int = 64) -> dict[str, dict[str, float]]:
+def speedups(
+    document: dict, over: str | None = None, most_heads: int = 64, kernel: str = "saccade"
+) -> dict[str, dict[str, float]]:
     """By kind of shape, then by shape."""
     found: dict[str, dict[str, float]] = {}
     for result in document["results"]:
         times = {row["kernel"]: row["time"]["median_us"] for row in result["kernels"] if "time" in row}
         rival = times[over] if over else min(us for name, us in times.items() if name.startswith("sdpa"))
-        found.setdefault(kind(result["shape"], most_heads), {})[result["shape"]] = rival / times["saccade"]
+        found.setdefault(kind(result["shape"], most_heads), {})[result["shape"]] = rival / times[kernel]
     return found
 
 
-def worst_error(document: dict, rival: str = "sdpa_flash") -> float:
-    """Our relative L2 error over the rival's, at most."""
+def worst_error(document: dict, rival: str = "sdpa_flash", kernel: str = "saccade") -> float:
+    """The kernel's relative L2 error over the rival's, at most."""
     ratios = []
     for result in document["results"]:
         error = {row["kernel"]: row["verified"]["relative_l2"] for row in result["kernels"] if "verified" in row}
         if rival in error:
-            ratios.append(error["saccade"] / error[rival])
+            ratios.append(error[kernel] / error[rival])
     return max(ratios)
 
 
@@ -75,15 +77,17 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m saccade.bench.bars", description=__doc__)
     parser.add_argument("file", type=Path, help="what `python -m saccade.bench --out` wrote")
+    parser.add_argument("--kernel", default="saccade", help="whose bars; default: what the planner chooses")
     parser.add_argument("--over", help="this backend instead of the fastest")
     parser.add_argument("--most-heads", type=int, default=64, help="batch-heads that a short shape has at most")
     parser.add_argument("--peer", type=Path, help="times of somebody who did not race")
     given = parser.parse_args()
     document = json.loads(given.file.read_text())
-    print_table(f"over {given.over or 'the best SDPA backend'}:", speedups(document, given.over, given.most_heads))
+    table = speedups(document, given.over, given.most_heads, given.kernel)
+    print_table(f"{given.kernel} over {given.over or 'the best SDPA backend'}:", table)
     if given.peer:
         print_table("ratio to cuDNN over the peer's:", over_peer(document, json.loads(given.peer.read_text())["times"]))
-    print(f"error over sdpa_flash's: {worst_error(document):.2f}x at most")
+    print(f"error over sdpa_flash's: {worst_error(document, kernel=given.kernel):.2f}x at most")
 
 
 if __name__ == "__main__":
