@@ -230,3 +230,22 @@ def test_the_figures_of_the_documentation_are_those_of_the_evidence():
     assert len(ratios) == len(varlen.batches(random.Random(1)))
     row = rows["sequences of their own lengths over PyTorch's FlashAttention-2"]
     assert f"{statistics.geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x" in row
+
+
+def test_the_figures_of_sm80_are_those_of_the_evidence():
+    document = json.loads((ROOT / "evidence" / "h200" / "anchors.json").read_text())
+    text = (ROOT / "docs" / "kernels" / "sm80.md").read_text()
+    rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
+    found = bars.speedups(document, "sdpa_flash", 32, "sm80")
+    for ratio in found["mission"].values():
+        assert f"{ratio:.2f}x" in rows["mission, full and causal"]
+    short = [*found["mission"].values(), *found["short"].values()]
+    long = [ratio for kind, shapes in found.items() if kind.startswith("long") for ratio in shapes.values()]
+    for name, ratios in (
+        ("L <= 2048, at most 32 batch-heads, the mission among them (14)", short),
+        ("all other dense shapes (19)", long),
+    ):
+        assert f"({len(ratios)})" in name
+        assert f"{statistics.geometric_mean(ratios):.2f}x; least {min(ratios):.2f}x" in rows[name], ratios
+    error = bars.worst_error(document, kernel="sm80")
+    assert f"{error:.2f}x at most" in rows["error against float64 over FlashAttention-2's"]

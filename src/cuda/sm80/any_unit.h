@@ -48,7 +48,7 @@ class AnyUnit {
     first_kv_ = static_cast<int>(s.first_kv);
   }
 
-  SACCADE_DEVICE void look_ahead() {}
+  SACCADE_DEVICE void look_ahead(int) {}
   [[nodiscard]] SACCADE_DEVICE int len_q() const { return len_q_; }
   [[nodiscard]] SACCADE_DEVICE tile::AnyScores<T> scores() const {
     const int diagonal = a_.p.alignment == Alignment::bottom_right ? len_kv_ - len_q_ : 0;

@@ -74,10 +74,14 @@ class DenseUnit {
   }
 
   SACCADE_DEVICE DenseUnit(const Arguments& a, int batch, int head) : a_(a), batch_(batch), head_(head) {}
-  /// Works out where the output goes, while there is nothing else to do: in the end everybody would wait for
-  /// it. Blocks with many tiles of keys, which others take turns with, have no registers to spare.
-  SACCADE_DEVICE void look_ahead() {
-    if constexpr (kLooksAhead) o_ = ptx::worked_out(a_.o.rows(batch_, head_));
+  /// Works out where the first row goes that this thread writes, while there is nothing else to do: in the
+  /// end everybody would wait for it. Blocks with many tiles of keys, which others take turns with, have no
+  /// registers to spare.
+  SACCADE_DEVICE void look_ahead(int row) {
+    if constexpr (kLooksAhead) {
+      row_ = row;
+      o_ = ptx::worked_out(a_.o.rows(batch_, head_) + row * a_.o.row);
+    }
   }
 
   [[nodiscard]] SACCADE_DEVICE int len_q() const { return a_.len_q; }
@@ -132,8 +136,8 @@ class DenseUnit {
   [[nodiscard]] SACCADE_DEVICE float sink() const { return -tile::kInfinity; }
   /// Writes eight numbers of a row of the output.
   SACCADE_DEVICE void write(int row, int column, const float (&x)[8]) const {
-    T* const o = kLooksAhead ? o_ : a_.o.rows(batch_, head_);
-    ptx::store(reinterpret_cast<ptx::Bytes16*>(o + row * a_.o.row + column), pack_chunk<T>(x));
+    T* const o = kLooksAhead ? o_ + (row - row_) * a_.o.row : a_.o.rows(batch_, head_) + row * a_.o.row;
+    ptx::store(reinterpret_cast<ptx::Bytes16*>(o + column), pack_chunk<T>(x));
   }
   SACCADE_DEVICE void write_lse(int row, const tile::RowState& state) const {
     if (a_.lse == nullptr) return;
@@ -148,7 +152,8 @@ class DenseUnit {
 
   const Arguments& a_;
   int batch_, head_;
-  T* o_ = nullptr;
+  T* o_ = nullptr;  ///< row_ of the output
+  int row_ = 0;
 };
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -77,7 +77,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     }
   };
   Rows rows;
-  unit.look_ahead();
+  unit.look_ahead(first_row + thread / (kConfig.dim / 8));
   wait_for_keys();
   ptx::sync_block();  // the queries, and every group's first keys
   rows.load_queries(Memory::queries(), warp_row, scores.scale);

@@ -50,10 +50,10 @@ struct GridQueue {
   bool plain = true;  ///< coordinates say it all
   int tiles = 0;      ///< in a head
 
+  /// Of tiles of `rows` rows.
   static GridNumbers numbers(const Problem& p, int rows, const Divisor& sharing) {
     return {Queue::of(p, rows), sharing, Divisor::of(static_cast<int>(p.heads_q))};
   }
-  /// Of tiles of `rows` rows.
   static GridQueue of(const Problem& p, const GridNumbers& n) {
     const auto tiles = static_cast<int>(n.queue.tiles);
     const auto sharing = static_cast<int>(n.sharing);
