@@ -1,8 +1,8 @@
 """What a race over `cases/anchors.txt` says about the bars: `python -m saccade.bench.bars anchors.json`.
 
 Speed-ups are over the fastest SDPA backend of each shape (or over one, `--over sdpa_flash`), in geometric mean by
-kind of shape; of what the planner chooses, or of one kernel that raced (`--kernel sm80`). `--peer` takes times of somebody who did not race ([{"shape", "sdpa_cudnn_us", "peer_us"}, ...]): how far
-our ratio to cuDNN is above theirs.
+kind of shape; of what the planner chooses, or of one kernel that raced (`--kernel sm80`). `--peer` takes times of
+somebody who did not race ([{"shape", "sdpa_cudnn_us", "peer_us"}, ...]): how far our ratio to cuDNN is above theirs.
 """
 
 from __future__ import annotations
