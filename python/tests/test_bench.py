@@ -165,7 +165,10 @@ def test_host_times_of_several_runs_have_a_mean_and_an_interval():
             rows[0][timer], rows[1][timer] = {"median_us": ours}, {"median_us": 20.0}
         return {"provenance": {"commit": "x"}, "results": [{"shape": "b1 h8 l512 d64 f16", "kernels": rows}]}
 
-    rows = [row for n, ours in enumerate((9.0, 10.0, 11.0), 1) for row in host_times.ratios_of(n, document(ours))]
+    two, provenance = host_times.put_together([document(9.0), document(10.0)])
+    put_together = {"runs": two, "provenance": provenance}
+    rows, provenance = host_times.put_together([document(11.0), put_together])
+    assert [row["run"] for row in rows] == [1, 2, 3] and len(provenance) == 3
     found = host_times.means(rows)["b1 h8 l512 d64 f16"]["queued"]
     assert (found["runs"], found["mean"], found["least"], found["most"]) == (3, 0.5, 0.45, 0.55)
     assert found["low"] == pytest.approx(0.5 - 1.96 * 0.05 / 3**0.5, abs=1e-3)
@@ -247,5 +250,25 @@ def test_the_figures_of_sm80_are_those_of_the_evidence():
     ):
         assert f"({len(ratios)})" in name
         assert f"{statistics.geometric_mean(ratios):.2f}x; least {min(ratios):.2f}x" in rows[name], ratios
+    readme = (ROOT / "README.md").read_text()
+    means = [f"{statistics.geometric_mean(ratios):.2f}x" for ratios in (short, long)]
+    assert f"{means[0]} in geometric mean over short problems, {means[1]} over all others" in readme
+    best = bars.speedups(document)
+    means = [f"{statistics.geometric_mean(list(best[f'long d{dim}'].values())):.2f}x" for dim in (64, 128, 256)]
+    assert f"{means[0]}, {means[1]} and {means[2]} in geometric mean at head dims 64, 128 and 256" in readme
     error = bars.worst_error(document, kernel="sm80")
     assert f"{error:.2f}x at most" in rows["error against float64 over FlashAttention-2's"]
+
+
+def test_the_host_times_of_the_documentation_are_those_of_the_evidence():
+    document = json.loads((ROOT / "evidence" / "h200" / "host_times.json").read_text())
+    assert host_times.means(document["runs"]) == document["mean_ratios"]
+    full, causal = document["mean_ratios"].values()
+    text = (ROOT / "docs" / "pytorch.md").read_text()
+    queued, waited = full["queued"], full["synchronized"]
+    assert f"the mean of {queued['runs']} runs on" in text
+    assert f"{queued['mean']:.3f} full, with a 95% interval from {queued['low']:.3f} to {queued['high']:.3f}" in text
+    assert f"{causal['queued']['mean']:.3f} causal)" in text
+    assert f"({waited['mean']:.3f} full, from {waited['low']:.3f} to {waited['high']:.3f}" in text
+    waited = causal["synchronized"]
+    assert f"{waited['mean']:.3f} causal, from {waited['low']:.3f} to {waited['high']:.3f}" in text

@@ -1,7 +1,8 @@
 """Several runs of `python -m saccade.bench --host-times` as one: `python -m saccade.bench.host_times RUN.json ...`.
 
 A host's speed varies between processes by more than a run's own interval says, so what is compared with a bar is the
-mean over runs, with an interval that comes from their differences.
+mean over runs, with an interval that comes from their differences. What this command has written may stand among the
+documents: its runs are added to.
 """
 
 from __future__ import annotations
@@ -26,6 +27,20 @@ def ratios_of(run: int, document: dict, rival: str = "sdpa") -> list[dict]:
             row[timer] = {"saccade_us": ours, f"{rival}_us": theirs, "ratio": round(ours / theirs, 3)}
         rows.append(row)
     return rows
+
+
+def put_together(documents: list[dict]) -> tuple[list[dict], list[dict]]:
+    """The rows of all runs, numbered through, and where each run comes from."""
+    rows, provenance = [], []
+    for document in documents:
+        before = len(provenance)
+        if "runs" in document:
+            rows += [{**row, "run": before + row["run"]} for row in document["runs"]]
+            provenance += document["provenance"]
+        else:
+            rows += ratios_of(before + 1, document)
+            provenance.append(document["provenance"])
+    return rows, provenance
 
 
 def means(rows: list[dict]) -> dict:
@@ -54,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(argv)
     documents = [json.loads(path.read_text()) for path in given.documents]
-    rows = [row for run, document in enumerate(documents, 1) for row in ratios_of(run, document)]
+    rows, provenance = put_together(documents)
     found = means(rows)
     for shape, by_timer in found.items():
         for timer, ratio in by_timer.items():
@@ -63,7 +78,7 @@ def main(argv: list[str] | None = None) -> None:
         document = {
             "schema": "saccade.host_times/2",
             "what": "the host's time a call, ours and SDPA's (its own choice of backend), medians of each run",
-            "provenance": [document["provenance"] for document in documents],
+            "provenance": provenance,
             "mean_ratios": found,
             "runs": rows,
         }
