@@ -24,10 +24,17 @@ struct Config {
   int warp_rows = 16;  ///< query rows of a warp: 16 or, with half of every product for nothing, 8
   int ragged = 0;      ///< 1: sequences may have lengths of their own
 
-  /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays
-  /// where products take not much longer than weights, or blocks of a warpgroup share a multiprocessor.
+  /// Whether weights are computed before it is known that none is too large (tile/warpgroup_rows.h): pays up
+  /// to head dim 128, where it saves power (5 to 8%), but for the few tiles of blocks that do not stay.
   [[nodiscard]] constexpr bool bold() const {
-    return general == 0 && (dim <= 96 || (dim <= 128 && blocks() > 1));
+    return general == 0 && (dim <= 96 || (dim <= 128 && (stays() || blocks() > 1)));
+  }
+  /// Whether queries are kept in registers, so that shared memory is read for keys alone: pays (1 to 3%)
+  /// where they find room.
+  [[nodiscard]] constexpr bool holds_queries() const {
+    if (general != 0 || ragged != 0 || warp_rows != 16 || single()) return false;
+    if (!stays()) return dim == 64 && row_groups == 1;
+    return dim == 128 && hands_over() && computer_registers() == kMostRegisters;
   }
   /// Warpgroups have one tile of keys at most, and make use of there being no other (tile/warpgroup_rows.h).
   [[nodiscard]] constexpr bool single() const { return stages == 1; }
@@ -43,6 +50,7 @@ struct Config {
   [[nodiscard]] constexpr bool stays() const { return parts() == 1; }
   /// Which one comes next they draw when they are done: only they know how much there is to do.
   [[nodiscard]] constexpr bool draws() const { return stays() && ragged != 0; }
+  static constexpr int kMostRegisters = 240;
   static constexpr int kDrawBits = 24;  ///< of the number of one
   static constexpr int kMostSplit = 16;
   /// Up to so many clusters may share out the keys of a tile of queries once more, and add up in global
@@ -63,7 +71,7 @@ struct Config {
   [[nodiscard]] constexpr int loader_registers() const { return groups() > 2 ? 32 : draws() ? 40 : 24; }
   [[nodiscard]] constexpr int computer_registers() const {
     const int all = (threads() * registers() - 128 * loader_registers()) / (128 * groups()) / 8 * 8;
-    return all > 240 ? 240 : all;
+    return all > kMostRegisters ? kMostRegisters : all;
   }
 
   // Bytes of shared memory, in this order.

@@ -220,8 +220,8 @@ class Computer {
   using Memory = Shared<Instance>;
   using Order = sm90::Order<Instance>;
   using Tile = tile::Boxes<kConfig.tile_keys>;
-  using Rows =
-      tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold(), kConfig.warp_rows>;
+  using Rows = tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold(),
+                                   kConfig.warp_rows, kConfig.holds_queries()>;
   static_assert(Rows::Queries::kBytes == kConfig.query_rows() * Rows::Queries::kRowBytes);
   static_assert(!kConfig.single() ||
                 (kConfig.bold() && !kConfig.stays() && kConfig.tile_keys == 64 * kConfig.slices()));
@@ -253,6 +253,11 @@ class Computer {
       const int end = end_of<T, Instance>(a_, unit, tiles_, first_row);
       rows_.begin();
       if constexpr (kConfig.ragged == 0) wait_for_queries();
+      if constexpr (kConfig.holds_queries()) {
+        rows_.take_queries(pointer(Memory::queries(row_group_)));
+        ptx::sync_warp();
+        release(Memory::queries_empty(row_group_));
+      }
       const auto results = [&] { return Results<T, Instance>(a_, unit, warp_row_); };
       if constexpr (kConfig.single()) {
         const auto ahead = results();  // while there is nothing else to do
@@ -291,6 +296,10 @@ class Computer {
   static SACCADE_DEVICE void release(ptx::Mbarrier* empty) {
     if (ptx::lane_index() == 0) ptx::arrive_mbarrier(empty);
   }
+  /// They are read no more, unless that was so from the beginning.
+  SACCADE_DEVICE void release_queries() const {
+    if constexpr (!kConfig.holds_queries()) release(Memory::queries_empty(row_group_));
+  }
   /// Until the other blocks are there to be written to.
   static SACCADE_DEVICE void wait_for_others() {
     if constexpr (kConfig.cluster > 1) ptx::wait_cluster();
@@ -328,7 +337,7 @@ class Computer {
     const int first = tiles_.first + first_part(a_) + part;
     if (first >= end) {
       ptx::sync_warp();
-      release(Memory::queries_empty(row_group_));
+      release_queries();
       wait_for_others();
     } else if constexpr (kConfig.single()) {
       attend_one(first);
@@ -368,7 +377,7 @@ class Computer {
       release(Memory::values_empty(key_group_, before.stage));
       rows_.take_weights();
     }
-    release(Memory::queries_empty(row_group_));
+    release_queries();
     start_values(turn_);
     rows_.finish_states();
     wait_for_others();

@@ -54,9 +54,11 @@ template <int kWarpRows>
 using QueryBoxes = Boxes<kWarpRows == 16 ? 64 : 40>;
 
 /// T: F16 or BF16; kDimQk and kDimV: of keys and of values; kKeys: of a tile; kBold: weights are computed
-/// before it is known that none is too large; kWarpRows: 16 or 8. A tile's way: start_scores(), a wait,
-/// weigh(), then take_weights() once no product reads weights any more, start_values(). The caller waits.
-template <class T, int kDimQk, int kDimV, int kKeys, bool kBold, int kWarpRows>
+/// before it is known that none is too large; kWarpRows: 16 or 8; kHeld: queries are kept in registers
+/// (take_queries()), and the descriptors and pointers of queries are not looked at. A tile's way:
+/// start_scores(), a wait, weigh(), then take_weights() once no product reads weights any more,
+/// start_values(). The caller waits.
+template <class T, int kDimQk, int kDimV, int kKeys, bool kBold, int kWarpRows, bool kHeld = false>
 class WarpgroupRows {
   static constexpr int kHalves = kWarpRows / 8;  ///< rows of a lane
 
@@ -71,6 +73,11 @@ class WarpgroupRows {
     SACCADE_UNROLL
     for (float& x : o_) x = 0;
   }
+  /// Takes the queries to registers, with kHeld.
+  SACCADE_DEVICE void take_queries(ptx::SharedPointer<T> queries) {
+    SACCADE_UNROLL
+    for (int c = 0; c < kDimQk / 16; ++c) load_queries(q_[c], queries, c);
+  }
   /// Starts the products of queries and keys (Boxes::by_rows), as a group.
   SACCADE_DEVICE void start_scores(std::uint64_t queries, std::uint64_t keys) {
     // Costs nothing, and says that they are new: ptxas would serialise products whose registers are half
@@ -80,8 +87,13 @@ class WarpgroupRows {
     ptx::fence_products();
     SACCADE_UNROLL
     for (int c = 0; c < kDimQk / 16; ++c) {
-      ptx::warpgroup_multiply<T, kKeys, ptx::Major::k, ptx::Major::k>(s_, Queries::columns(queries, c),
-                                                                      Boxes<kKeys>::columns(keys, c), c > 0);
+      const std::uint64_t columns = Boxes<kKeys>::columns(keys, c);
+      if constexpr (kHeld) {
+        ptx::warpgroup_multiply<T, kKeys, ptx::Major::k>(s_, q_[c], columns, c > 0);
+      } else {
+        ptx::warpgroup_multiply<T, kKeys, ptx::Major::k, ptx::Major::k>(s_, Queries::columns(queries, c),
+                                                                        columns, c > 0);
+      }
     }
     ptx::commit_products();
   }
@@ -309,13 +321,8 @@ class WarpgroupRows {
     SACCADE_UNROLL
     for (float& x : s_) x = 0;
     const int lane = ptx::lane_index();
-    // Of eight rows, both halves of the product are the same.
-    const int query = ptx::warp_index() % 4 * kWarpRows + lane % kWarpRows;
     const int key = lane / 16 * 8 + lane % 8;
-    SACCADE_NO_UNROLL
-    for (int c = 0; c < kDimQk / 16; ++c) {
-      std::uint32_t q[4];
-      ptx::load_matrices(q, queries + Queries::place(query, 16 * c + lane / 16 * 8));
+    const auto multiply = [&](int c, const std::uint32_t(&q)[4]) {
       SACCADE_UNROLL
       for (int j = 0; j < kKeys / 16; ++j) {
         std::uint32_t k[4];
@@ -323,7 +330,24 @@ class WarpgroupRows {
         ptx::multiply_add<T>(s[2 * j], q, k[0], k[1]);
         ptx::multiply_add<T>(s[2 * j + 1], q, k[2], k[3]);
       }
+    };
+    if constexpr (kHeld) {
+      SACCADE_UNROLL
+      for (int c = 0; c < kDimQk / 16; ++c) multiply(c, q_[c]);
+    } else {
+      SACCADE_NO_UNROLL
+      for (int c = 0; c < kDimQk / 16; ++c) {
+        std::uint32_t q[4];
+        load_queries(q, queries, c);
+        multiply(c, q);
+      }
     }
+  }
+  /// 16 columns of this warp's queries, after c times 16. Of eight rows, both halves are the same.
+  static SACCADE_DEVICE void load_queries(std::uint32_t (&q)[4], ptx::SharedPointer<T> queries, int c) {
+    const int lane = ptx::lane_index();
+    const int row = ptx::warp_index() % 4 * kWarpRows + lane % kWarpRows;
+    ptx::load_matrices(q, queries + Queries::place(row, 16 * c + lane / 16 * 8));
   }
 
   /// Makes the largest scores what weights are relative to.
@@ -342,6 +366,7 @@ class WarpgroupRows {
   }
 
   float s_[kKeys / 2];
+  std::uint32_t q_[kHeld ? kDimQk / 16 : 1][4];
   std::uint32_t weights_[kKeys / 16][4];
   float o_[kDimV / 2];
   /// m is a score that the row has seen, not always the largest: see tile/warp_rows.h.
