@@ -60,24 +60,46 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   return refuse_shared_memory(c.shared_bytes(), machine);
 }
 
+/// Blocks that a multiprocessor has room for, of those the instance was compiled for.
+std::int64_t resident_of(const Machine& machine, const Config& c) {
+  constexpr std::size_t kReserved = 1 << 10;  // of shared memory, for each block
+  const std::size_t fit = (machine.shared_bytes_per_block + kReserved) / (c.shared_bytes() + kReserved);
+  return std::min<std::int64_t>(c.blocks, static_cast<std::int64_t>(fit));
+}
+
+/// Whether blocks of 16 rows all find room at once, two to a multiprocessor, and a causal mask makes most of
+/// them short: then they are done 3 to 9% sooner than half as many with 32 rows. Where keys are many, or do
+/// not come in whole tiles, they are not.
+bool suits_pairs(const Problem& p, const Machine& machine, const Config& c) {
+  constexpr std::int64_t kMostKeys = 512;
+  const std::int64_t blocks = blocks_of(p, c);
+  return p.causal && c.rows() == 16 && resident_of(machine, c) == 2 && blocks > machine.multiprocessors &&
+         blocks <= 2 * machine.multiprocessors && p.len_kv <= kMostKeys && p.len_kv % c.tile_keys == 0;
+}
+
 /// Whether a grid of the instance keeps every multiprocessor busy. Blocks whose warps do not share out the
 /// keys must come in twos. With a causal mask blocks differ, the more so the more rows they have, and there
 /// must be enough to even that out.
 bool fills(const Problem& p, const Machine& machine, const Config& c) {
+  // 16 rows a block would read keys twice as often: 1x8x448x64 takes 5.7 us then, and 5.2 with 112 blocks.
+  if (c.rows() == 32 && c.key_groups > 1) return blocks_of(p, c) * 3 >= machine.multiprocessors * 2;
   const std::int64_t places = machine.multiprocessors * (c.key_groups == 1 ? 2 : 1);
   const int evened_out = p.causal ? std::max(c.rows() / 32, 1) : 1;
   return blocks_of(p, c) * 20 >= places * 19 * evened_out;  // one multiprocessor in 20 may idle
 }
 
-/// A plain instance before a general one, a narrow one before a wide one. Of those whose grid fills the chip,
-/// the one with the most rows a block, which reads keys and values least often; when none does, the one with
-/// the fewest. Then, while blocks have a multiprocessor to themselves, the most warps that get keys; else the
-/// fewest, so that blocks are there to take turns. Found by measurement (docs/kernels/sm80.md).
+/// A plain instance before a general one, a narrow one before a wide one, pairs of blocks where they suit. Of
+/// those whose grid fills the chip, the one with the most rows a block, which reads keys and values least
+/// often; when none does, the one with the fewest. Then, while blocks have a multiprocessor to themselves,
+/// the most warps that get keys; else the fewest, so that blocks are there to take turns. Found by
+/// measurement (docs/kernels/sm80.md).
 const Entry* choose(const Problem& p, const Machine& machine) {
   const Entry* best = nullptr;
   const auto better = [&](const Config& a, const Config& b) {
     if (a.general != b.general) return a.general < b.general;
     if (a.dim != b.dim) return a.dim < b.dim;
+    const bool a_pairs = suits_pairs(p, machine, a);
+    if (a_pairs != suits_pairs(p, machine, b)) return a_pairs;
     const bool a_fills = fills(p, machine, a);
     if (a_fills != fills(p, machine, b)) return a_fills;
     if (a.rows() != b.rows()) return (a.rows() > b.rows()) == a_fills;
@@ -97,16 +119,13 @@ const Entry* choose(const Problem& p, const Machine& machine) {
 /// of it, but each group of warps is to have eight tiles of keys at least: leaving results and adding them up
 /// takes as long as four. Of a warp's rows at most, it takes half of that.
 int choose_split(const Problem& p, const Machine& machine, const Config& c) {
-  constexpr std::size_t kReserved = 1 << 10;  // of shared memory, for each block
-  const std::size_t fit = (machine.shared_bytes_per_block + kReserved) / (c.shared_bytes() + kReserved);
-  const std::int64_t resident = std::min<std::int64_t>(c.blocks, static_cast<std::int64_t>(fit));
   const std::int64_t tiles = std::max<std::int64_t>(blocks_of(p, c), 1);
   const auto reach = [](std::int64_t window) { return std::min<std::int64_t>(window, tile::KeySpan::kFar); };
   const std::int64_t window = reach(p.window_left) + (p.causal ? 0 : reach(p.window_right)) + c.rows();
   constexpr std::int64_t kWarpRows = 16;
   const std::int64_t least = p.len_q <= kWarpRows ? 4 : 8;
   const std::int64_t work = std::min(p.len_kv, window) / (least * c.tile_keys * c.key_groups);
-  const std::int64_t room = machine.multiprocessors * resident / tiles;
+  const std::int64_t room = machine.multiprocessors * resident_of(machine, c) / tiles;
   return static_cast<int>(std::clamp<std::int64_t>(std::min(room, work), 1, Split::kMost));
 }
 
