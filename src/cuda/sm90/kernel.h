@@ -325,10 +325,12 @@ class Computer {
     rows_.start_values(ptx::advance_descriptor(first_values_, at.stage * 2 * kConfig.tile_bytes()));
   }
   /// The scores of tile t are there, of keys in this stage, which are read no more in the end.
+  template <tile::Sample kSample>
   SACCADE_DEVICE void weigh(int t, int stage) {
     if (!kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
-    rows_.weigh(scores(), warp_row_, t * kConfig.tile_keys, tiles_.coverage(t) != tile::Coverage::full,
-                pointer(Memory::queries(row_group_)), pointer(Memory::keys(key_group_, stage)));
+    rows_.template weigh<kSample>(
+        scores(), warp_row_, t * kConfig.tile_keys, tiles_.coverage(t) != tile::Coverage::full,
+        pointer(Memory::queries(row_group_)), pointer(Memory::keys(key_group_, stage)));
     if (kConfig.bold()) release(Memory::keys_empty(key_group_, stage));
   }
 
@@ -358,10 +360,12 @@ class Computer {
   /// All from tile `first` on. What else runs while a warpgroup computes weights: its values of the tile
   /// before, and products of others.
   SACCADE_DEVICE void attend_many(int first, int end) {
+    constexpr tile::Sample kLater =
+        kConfig.samples_later() ? tile::Sample::if_needed : tile::Sample::never;  // than the first tile
     start_scores(turn_);
     Order::pass(group_);
     ptx::wait_products<0>();
-    weigh(first, turn_.stage);
+    weigh<kLater == tile::Sample::never ? tile::Sample::always : kLater>(first, turn_.stage);
     rows_.take_weights();
     const int parts = parts_of(a_);
     SACCADE_NO_UNROLL
@@ -372,7 +376,7 @@ class Computer {
       start_values(before);
       Order::pass(group_);
       ptx::wait_products<1>();
-      weigh(t, turn_.stage);
+      weigh<kLater>(t, turn_.stage);
       ptx::wait_products<0>();
       release(Memory::values_empty(key_group_, before.stage));
       rows_.take_weights();
