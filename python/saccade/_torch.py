@@ -19,6 +19,7 @@ _MAX_FAST_HEAD_DIM = 256  # on CUDA
 _GRADIENTS = "gradients are needed, and there is no backward yet"
 _NO_FAST_KERNEL = "float32 and head dims over 256 have no fast kernel on CUDA yet"
 _slow_seen = False  # whether a call has been refused for that: then later ones are asked first
+_other_ranks_seen = False  # the same of tensors without four dimensions: asking takes a fifth of the wrapper's time
 _PLAIN = (Tensor, Parameter)
 _is_grad_enabled = torch.is_grad_enabled
 # Without a Python frame in between.
@@ -54,7 +55,8 @@ def scaled_dot_product_attention(
     plain = type(query) is type(key) is type(value) is Tensor and not is_dynamo_compiling()
     if plain and _is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
         return _by_torch(_GRADIENTS, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if plain and dropout_p == 0.0 and query.ndim == 4 and forward_ad._current_level < 0:
+    four = plain and (not _other_ranks_seen or query.ndim == 4)  # or C++ finds out
+    if four and dropout_p == 0.0 and forward_ad._current_level < 0:
         refusal = None
         try:
             if attn_mask is None and scale is None and not enable_gqa:
@@ -66,7 +68,9 @@ def scaled_dot_product_attention(
                 return _sdpa_forward(query, key, value, attn_mask, is_causal, scale, enable_gqa)
         except (RuntimeError, TypeError) as error:  # PyTorch has an answer, or says what is wrong in its own words
             refusal = str(error)  # not the error itself, which would keep this frame's tensors alive
-        if refusal is not None and query.dtype in _DTYPES and key.ndim == value.ndim == 4:
+        if refusal is not None and query.ndim != 4:
+            _remember_other_ranks()
+        elif refusal is not None and query.dtype in _DTYPES and key.ndim == value.ndim == 4:
             if "no fast kernel" in refusal:
                 _remember_slow()
                 refusal = _NO_FAST_KERNEL
@@ -77,6 +81,11 @@ def scaled_dot_product_attention(
 def _remember_slow():
     global _slow_seen
     _slow_seen = True
+
+
+def _remember_other_ranks():
+    global _other_ranks_seen
+    _other_ranks_seen = True
 
 
 def _by_torch(why, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):

@@ -108,6 +108,16 @@ def test_other_ranks(device, rank, no_fallback):
     check_close(ours(q, k, v, mask), oracle(q, k, v, mask))
 
 
+def test_ranks_are_asked_for_once_another_was_seen(device, no_fallback, monkeypatch):
+    plain, asked = _torch._sdpa_plain, []
+    monkeypatch.setattr(_torch, "_other_ranks_seen", False)
+    monkeypatch.setattr(_torch, "_sdpa_plain", lambda *given: asked.append(given[0].ndim) or plain(*given))
+    for lead in ((2,), (1, 2), (2,)):
+        q, k, v = qkv(device, q=(*lead, 5, 16), k=(*lead, 9, 16))
+        check_close(ours(q, k, v), oracle(q, k, v))
+    assert asked == [3, 4]
+
+
 @pytest.mark.parametrize(
     "shapes",
     [((2, 3, 5, 16), (1, 3, 5, 16)), ((1, 3, 5, 16), (4, 3, 6, 16)), ((2, 3, 5, 16), (2, 1, 5, 16)),
