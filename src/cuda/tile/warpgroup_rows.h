@@ -115,7 +115,7 @@ class WarpgroupRows {
   /// hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the tile's first key,
   /// `masked` whether some of them are hidden from some row. With kBold the queries and keys are still there,
   /// and the first tile is sampled; what others do that find rows without a base is kSample's to say: most
-  /// find none, and go faster without the question (1 to 3%).
+  /// find none, and go faster without the question (0.5 to 3%).
   template <Sample kSample, class Change>
   SACCADE_DEVICE void weigh(const Change& change, int row, int first_key, bool masked,
                             ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys) {
