@@ -6,11 +6,15 @@
 namespace saccade::SACCADE_MACHINE::ptx {
 
 #ifdef __CUDACC__
-/// A pointer or a number of 64 bits, worked out here: the compiler cannot put it off until it is used.
+/// A pointer or a number, worked out here: the compiler cannot put it off until it is used.
 template <class T>
 SACCADE_DEVICE T worked_out(T x) {
-  static_assert(sizeof(T) == 8);
-  asm volatile("" : "+l"(x));
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(x));
+  } else {
+    static_assert(sizeof(T) == 4);
+    asm volatile("" : "+r"(x));
+  }
   return x;
 }
 /// Each thread of this warpgroup may use kCount registers from now on: waits until other warpgroups of the
@@ -29,7 +33,7 @@ SACCADE_DEVICE void give_registers() {
 #else
 template <class T>
 SACCADE_DEVICE T worked_out(T x) {
-  static_assert(sizeof(T) == 8);
+  static_assert(sizeof(T) == 8 || sizeof(T) == 4);
   return x;
 }
 template <int kCount>

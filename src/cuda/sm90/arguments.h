@@ -96,23 +96,23 @@ SACCADE_DEVICE Unit<Instance> read_again(const Arguments<T, Instance>& a, Unit<I
 /// Clusters that share the keys of a tile of queries, and the number of this block's among them.
 template <class T, class Instance>
 SACCADE_DEVICE int split_of(const Arguments<T, Instance>& a) {
-  return Instance::kConfig.splits() ? ptx::grid_size().y / a.queue.tiles : 1;
+  return Instance::kConfig.splits() ? ptx::grid_size().z / a.queue.tiles : 1;
 }
 template <class T, class Instance>
 SACCADE_DEVICE int cluster_of(const Arguments<T, Instance>& a) {
-  return Instance::kConfig.splits() ? ptx::block_index().y / a.queue.tiles : 0;
+  return Instance::kConfig.splits() ? ptx::block_index().z / a.queue.tiles : 0;
 }
 /// Of a block that has one: its place in the grid. Clusters come GPC by GPC, where the same keys had better
-/// be read by few: neighbours have different heads. Other blocks are spread over GPCs, and neighbours share
-/// keys.
+/// be read by few: neighbours have different heads, of all batches before the next tile. Other blocks are
+/// spread over GPCs, and neighbours share keys.
 template <class T, class Instance>
 SACCADE_DEVICE Unit<Instance> unit_of_block(const Arguments<T, Instance>& a, int rows, int cluster) {
   const ptx::Index3 at = ptx::block_index();
   const int head = cluster > 1 ? at.x / cluster : at.y;
-  const int place = cluster > 1 ? at.y : at.x;
+  const int place = cluster > 1 ? at.z : at.x;
   const int number = Instance::kConfig.splits() ? place % a.queue.tiles : place;
   const int tile = number < a.turn ? static_cast<int>(a.queue.tiles) - 1 - number : number - a.turn;
-  Unit<Instance> unit{at.z, head, head / a.group, tile * rows};
+  Unit<Instance> unit{cluster > 1 ? at.y : at.z, head, head / a.group, tile * rows};
   if constexpr (Instance::kConfig.ragged != 0) unit.own = own_sequence(a.any, unit.batch);
   return unit;
 }

@@ -16,7 +16,7 @@ Status launch_typed(const Problem& p, const Tensors& t, const Launch& how, const
   const int tiles = static_cast<int>(a->queue.tiles);
   const int heads = static_cast<int>(p.heads_q);
   const int batch = static_cast<int>(p.batch);
-  const ptx::Index3 all = kConfig.cluster > 1 ? ptx::Index3{heads * kConfig.cluster, tiles * how.split, batch}
+  const ptx::Index3 all = kConfig.cluster > 1 ? ptx::Index3{heads * kConfig.cluster, batch, tiles * how.split}
                                               : ptx::Index3{tiles, heads, batch};
   if (a->queue.longest_first()) {
     // The longest first; but where all blocks find room at once, two to a multiprocessor, the second half

@@ -5,198 +5,18 @@
 #include "cuda/ptx/barrier.h"
 #include "cuda/ptx/dependent_launch.h"
 #include "cuda/ptx/registers.h"
-#include "cuda/ptx/tma.h"
+#include "cuda/sm90/loader.h"
 #include "cuda/sm90/results.h"
 #include "cuda/tile/warpgroup_rows.h"
 
 namespace saccade::SACCADE_MACHINE::sm90 {
 
-/// The first tile of queries of this block.
-template <class T, class Instance>
-SACCADE_DEVICE Unit<Instance> first_unit(const Arguments<T, Instance>& a) {
-  constexpr Config kConfig = Instance::kConfig;
-  return kConfig.stays() ? unit_of(a, ptx::block_index().x, kConfig.rows())
-                         : unit_of_block(a, kConfig.rows(), kConfig.cluster);
-}
-
-/// Calls act(unit) for every tile of queries of this block. Where tiles differ in length and come longest
-/// first, every other round goes backwards through the blocks, so that none gets the longer one every time.
-template <class T, class Instance, class Act>
-SACCADE_DEVICE void for_each_tile(const Arguments<T, Instance>& a, const Act& act) {
-  constexpr int kRows = Instance::kConfig.rows();
-  if constexpr (!Instance::kConfig.stays()) {
-    act(first_unit<T, Instance>(a));
-  } else {
-    const int block = ptx::block_index().x;
-    const int blocks = ptx::grid_size().x;
-    const int size = a.queue.size();
-    bool back = false;
-    SACCADE_NO_UNROLL
-    for (int first = 0; first < size; first += blocks) {
-      const int number = first + (back ? blocks - 1 - block : block);
-      if (number < size) act(unit_of(a, number, kRows));
-      back = a.queue.longest_first() && !back;
-    }
-  }
-}
-
-/// The part of the keys that a key group of this block has.
-template <class Instance>
-SACCADE_DEVICE int part_of(int key_group) {
-  constexpr Config kConfig = Instance::kConfig;
-  return kConfig.cluster == 1 ? key_group : ptx::cluster_rank() * kConfig.key_groups + key_group;
-}
-
-/// Starts the copies of a matrix's boxes, one after the other: the rows of a sequence from `row` on.
-template <class Instance>
-SACCADE_DEVICE void load(std::byte* to, int rows, const ptx::TensorMap& map, const Unit<Instance>& unit,
-                         bool of_keys, int row, ptx::Mbarrier* full) {
-  constexpr int kBoxes = Instance::kConfig.boxes();
-  const int head = of_keys ? unit.key_head : unit.head;
-  ptx::arrive_and_expect_bytes(full, kBoxes * rows * 128);
-  SACCADE_UNROLL
-  for (int box = 0; box < kBoxes; ++box) {
-    std::byte* const here = to + box * rows * 128;
-    if constexpr (Instance::kConfig.ragged == 0) {
-      ptx::load_box(here, map, {64 * box, row, head, unit.batch}, full);
-    } else {
-      const Place& place = of_keys ? unit.own.kv : unit.own.q;
-      ptx::load_box(here, map, {64 * box, row + place.first, place.second, place.third, head}, full);
-    }
-  }
-}
-template <class T, class Instance>
-SACCADE_DEVICE void load_queries(const Arguments<T, Instance>& a, const Unit<Instance>& unit, int row_group) {
-  using Memory = Shared<Instance>;
-  constexpr Config kConfig = Instance::kConfig;
-  if constexpr (kConfig.ragged != 0)  // it is read when the queries are there
-    Notice{.head = unit.batch * static_cast<int>(a.heads_q) + unit.head,
-           .first_row = unit.first_row,
-           .len_q = unit.own.len_q,
-           .span = unit.own.span}
-        .write(Memory::notice(row_group));
-  load<Instance>(Memory::queries(row_group), kConfig.query_rows(), a.q, unit, false,
-                 unit.first_row + row_group * kConfig.group_rows(), Memory::queries_full(row_group));
-}
-
-/// The thread that starts copies.
-template <class T, class Instance>
-class Loader {
-  static constexpr Config kConfig = Instance::kConfig;
-  using Memory = Shared<Instance>;
-
- public:
-  explicit SACCADE_DEVICE Loader(const Arguments<T, Instance>& a) : a_(a), draw_(draw_of(a)) {
-    SACCADE_UNROLL
-    for (auto& turn : turns_) turn.parity = 1;  // of the round before
-  }
-  /// Starts the copies that are waited for first, for which there is room.
-  SACCADE_DEVICE void begin() {
-    if constexpr (kConfig.draws()) {
-      drawn_ = unit_of(a_, draw_.first());
-      if (drawn_.batch >= 0) begin(drawn_);
-    } else {
-      begin(first_unit<T, Instance>(a_));
-    }
-  }
-  /// Starts all others.
-  SACCADE_DEVICE void go_on() {
-    bool begun = true;
-    int parity = 1;
-    const auto load = [&](const Unit<Instance>& unit) {
-      load_unit(unit, begun, parity);
-      begun = false;
-      parity ^= 1;
-    };
-    if constexpr (!kConfig.draws()) {
-      for_each_tile<T, Instance>(a_, load);
-    } else {
-      while (drawn_.batch >= 0) {
-        draw_.draw();
-        load(drawn_);
-        drawn_ = unit_of(a_, draw_.next());
-      }
-      SACCADE_UNROLL
-      for (int r = 0; r < kConfig.row_groups; ++r) {
-        ptx::wait_mbarrier(Memory::queries_empty(r), parity);
-        Notice{}.write(Memory::notice(r));
-        ptx::arrive_mbarrier(Memory::queries_full(r));
-      }
-    }
-  }
-
- private:
-  using DrawOrNot = std::conditional_t<kConfig.draws(), Draw, Nothing>;
-  static SACCADE_DEVICE DrawOrNot draw_of(const Arguments<T, Instance>& a) {
-    if constexpr (kConfig.draws()) {
-      return Draw(a.any, a.drawn, Memory::notice(kConfig.row_groups), kConfig.rows(),
-                  a.queue.longest_first());
-    } else {
-      return {};
-    }
-  }
-  SACCADE_DEVICE void begin(const Unit<Instance>& unit) {
-    load_queries<T, Instance>(a_, unit, 0);
-    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit);
-    SACCADE_UNROLL
-    for (int g = 0; g < kConfig.key_groups; ++g) {
-      const int t = tiles.first + first_part(a_) + part_of<Instance>(g);
-      if (t < tiles.last) load_keys(unit, g, t);
-    }
-  }
-  /// A unit's queries and tiles, when there is room; `begun`: but for what begin() has started.
-  SACCADE_DEVICE void load_unit(const Unit<Instance>& unit, bool begun, int parity) {
-    const tile::TileRange tiles = tiles_of<T, Instance>(a_, unit);
-    const auto load_queries_of = [&](int r) {
-      ptx::wait_mbarrier(Memory::queries_empty(r), parity);
-      load_queries<T, Instance>(a_, unit, r);
-    };
-    if (!begun) load_queries_of(0);
-    bool others = kConfig.row_groups > 1;  // have not begun to load
-    const auto load_others = [&] {
-      SACCADE_UNROLL
-      for (int r = 1; r < kConfig.row_groups; ++r) load_queries_of(r);
-      others = false;
-    };
-    const int first = tiles.first + first_part(a_) + part_of<Instance>(0);  // of this block's parts
-    SACCADE_NO_UNROLL
-    for (int n = first; n < tiles.last; n += parts_of(a_)) {
-      SACCADE_UNROLL
-      for (int g = 0; g < kConfig.key_groups; ++g) {
-        if (n + g >= tiles.last || (begun && n == first)) continue;
-        ptx::wait_mbarrier(Memory::keys_empty(g, turns_[g].stage), turns_[g].parity);
-        load_keys(unit, g, n + g);
-      }
-      if (others) load_others();
-      SACCADE_UNROLL
-      for (int g = 0; g < kConfig.key_groups; ++g) {
-        if (n + g >= tiles.last) continue;
-        const int stage = turns_[g].stage;
-        ptx::wait_mbarrier(Memory::values_empty(g, stage), turns_[g].parity);
-        load<Instance>(Memory::values(g, stage), kConfig.tile_keys, a_.v, unit, true,
-                       (n + g) * kConfig.tile_keys, Memory::values_full(g, stage));
-        turns_[g].next();
-      }
-    }
-    if (others) load_others();
-  }
-  SACCADE_DEVICE void load_keys(const Unit<Instance>& unit, int g, int t) {
-    const int stage = turns_[g].stage;
-    load<Instance>(Memory::keys(g, stage), kConfig.tile_keys, a_.k, unit, true, t * kConfig.tile_keys,
-                   Memory::keys_full(g, stage));
-  }
-
-  const Arguments<T, Instance>& a_;
-  DrawOrNot draw_;
-  std::conditional_t<kConfig.draws(), Unit<Instance>, Nothing> drawn_{};  ///< comes next
-  Turn<kConfig.stages> turns_[kConfig.key_groups];
-};
-
 /// Whose turn it is to start products: warpgroups take turns, so that one's weights are computed while
-/// another's products run. All do so equally often.
+/// another's products run, unless each does both at once. All do so equally often.
 template <class Instance>
 struct Order {
-  static constexpr int kCount = Instance::kConfig.single() ? 1 : Instance::kConfig.groups();
+  static constexpr Config kConfig = Instance::kConfig;
+  static constexpr int kCount = kConfig.single() || kConfig.ahead() ? 1 : kConfig.groups();
   static constexpr int kFirst = Barrier::kTurns;
   static_assert(kFirst + kCount <= Barrier::kBegun);
 
@@ -221,7 +41,7 @@ class Computer {
   using Order = sm90::Order<Instance>;
   using Tile = tile::Boxes<kConfig.tile_keys>;
   using Rows = tile::WarpgroupRows<T, kConfig.dim, kConfig.dim, kConfig.tile_keys, kConfig.bold(),
-                                   kConfig.warp_rows, kConfig.holds_queries()>;
+                                   kConfig.warp_rows, kConfig.holds_queries(), kConfig.ahead()>;
   static_assert(Rows::Queries::kBytes == kConfig.query_rows() * Rows::Queries::kRowBytes);
   static_assert(!kConfig.single() ||
                 (kConfig.bold() && !kConfig.stays() && kConfig.tile_keys == 64 * kConfig.slices()));
@@ -343,6 +163,8 @@ class Computer {
       wait_for_others();
     } else if constexpr (kConfig.single()) {
       attend_one(first);
+    } else if constexpr (kConfig.ahead()) {
+      attend_ahead(first, end);
     } else {
       attend_many(first, end);
     }
@@ -389,6 +211,94 @@ class Computer {
     rows_.finish_sums();
     release(Memory::values_empty(key_group_, turn_.stage));
     turn_.next();
+  }
+
+  /// The same, with scores a tile ahead, of a block that does not stay. Between two tiles there is one
+  /// branch, which most pass by: nothing is mixed across branches, and there are few warps to hide that. What
+  /// it asks for has been worked out before.
+  SACCADE_DEVICE void attend_ahead(int first, int end) {
+    static_assert(kConfig.bold() && kConfig.stages > 2,
+                  "keys are held a tile longer, and come a tile sooner");
+    const int parts = parts_of(a_);
+    const auto number = [&](int t) {  // of tile t, or of the first one after it, among those of the part
+      return t <= first ? 0
+                        : static_cast<int>(static_cast<unsigned>(t - first + parts - 1) /
+                                           static_cast<unsigned>(parts));
+    };
+    const int count = number(end);
+    const int whole_first = number(tiles_.whole_first);
+    const int whole = number(tiles_.whole_last) - whole_first;
+    const auto first_key = [&](int n) { return (first + n * parts) * kConfig.tile_keys; };
+    const auto masked = [&](int n) { return n < whole_first || n >= whole_first + whole; };
+    // Of the tile whose weights are there, of the one before, and of the one whose scores come next: in the
+    // end once more the last one's, which nobody reads.
+    Turn<kConfig.stages> at = turn_;
+    Turn<kConfig.stages> before = at;
+    Turn<kConfig.stages> ahead = at;
+    const auto keys = [&] {
+      return ptx::advance_descriptor(first_keys_, ahead.stage * 2 * kConfig.tile_bytes());
+    };
+    const auto full = [&] {
+      return ptx::test_mbarrier(Memory::keys_full(key_group_, ahead.stage), ahead.parity) &
+             ptx::test_mbarrier(Memory::values_full(key_group_, at.stage), at.parity);
+    };
+
+    start_scores(at);
+    ptx::wait_products<0>();
+    rows_.find_bases(scores(), warp_row_, first_key(0), masked(0));
+    // The number of the next tile among the whole ones, and how many of those there are, or none as long as
+    // rows have no base.
+    int next = ptx::worked_out(1 - whole_first);
+    int plain = ptx::worked_out(rows_.based() ? whole : 0);
+    if (count > 1) ahead.next();
+    ptx::wait_mbarrier(Memory::keys_full(key_group_, ahead.stage), ahead.parity);
+    rows_.take_scores(a_.scores.scale.size);
+    rows_.start_scores(queries_, keys());
+    if (count > 2) ahead.next();
+    bool there = full();
+    rows_.weigh_taken();
+    ptx::wait_products<0>();
+    rows_.pack_taken();
+    const auto rough = [&] {
+      return ptx::any_lane(!(rows_.taken_well() & there)) |
+             (static_cast<unsigned>(next) >= static_cast<unsigned>(plain));
+    };
+    bool slow = rough();
+    SACCADE_NO_UNROLL
+    for (int n = 0;; ++n) {  // tile n is weighed
+      if (slow) {
+        if (ptx::any_lane(!rows_.taken_well()))
+          rows_.weigh_again(scores(), warp_row_, first_key(n), masked(n),
+                            pointer(Memory::queries(row_group_)),
+                            pointer(Memory::keys(key_group_, at.stage)));
+        if (n + 1 == count) break;
+        ptx::wait_mbarrier(Memory::keys_full(key_group_, ahead.stage), ahead.parity);
+        ptx::wait_mbarrier(Memory::values_full(key_group_, at.stage), at.parity);
+        rows_.find_bases(scores(), warp_row_, first_key(n + 1), masked(n + 1));
+        plain = ptx::worked_out(rows_.based() ? whole : 0);
+      }
+      release(Memory::keys_empty(key_group_, at.stage));
+      if (n > 0) release(Memory::values_empty(key_group_, before.stage));
+      rows_.take_scores(a_.scores.scale.size);
+      rows_.start_both(ptx::advance_descriptor(first_values_, at.stage * 2 * kConfig.tile_bytes()), queries_,
+                       keys());
+      before = at;
+      at.next();
+      ++next;
+      if (n + 3 < count) ahead.next();
+      there = full();
+      rows_.weigh_taken();
+      slow = rough();
+      ptx::wait_products<0>();
+      rows_.pack_taken();
+    }
+    release_queries();
+    start_values(at);
+    rows_.accept_taken();
+    rows_.finish_states();
+    wait_for_others();
+    ptx::wait_products<0>();
+    rows_.finish_sums();
   }
 
   /// Tile t, the only one of the part, of a block that does not stay: nobody waits for what it has read.

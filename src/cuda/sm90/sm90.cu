@@ -186,10 +186,9 @@ double cost(const Problem& p, const Machine& machine, const Entry& entry) {
     return entry.price * rows * tiles * (1 + ends / keys);
   }
   if (rounds > 1 && c.blocks() > 1) tiles *= 0.8;  // each hides waits of the other
-  // Keys that a warpgroup would have done while parts are exchanged (at head dim 64, where blocks of four
-  // warpgroups have a multiprocessor each, more), and while a block that does not find room at once begins
-  // and ends.
-  const double exchange = c.cluster > 1 ? 48 : c.dim <= 64 ? 96 : 8;
+  // Keys that a warpgroup would have done while parts are exchanged (by four warpgroups of a block more), and
+  // while a block that does not find room at once begins and ends.
+  const double exchange = c.cluster > 1 ? 48 : c.groups() > 2 ? 96 : 8;
   constexpr double kAnother = 460;
   tiles *= 1 + exchange / keys;
   tiles += std::max(0.0, rounds - c.blocks()) * kAnother * 64 / c.dim / keys;

@@ -58,10 +58,11 @@ enum class Sample : std::uint8_t { always, if_needed, never };
 
 /// T: F16 or BF16; kDimQk and kDimV: of keys and of values; kKeys: of a tile; kBold: weights are computed
 /// before it is known that none is too large; kWarpRows: 16 or 8; kHeld: queries are kept in registers
-/// (take_queries()), and the descriptors and pointers of queries are not looked at. A tile's way:
-/// start_scores(), a wait, weigh(), then take_weights() once no product reads weights any more,
-/// start_values(). The caller waits.
-template <class T, int kDimQk, int kDimV, int kKeys, bool kBold, int kWarpRows, bool kHeld = false>
+/// (take_queries()), and the descriptors and pointers of queries are not looked at; kAhead: scores are taken
+/// away from where the next ones come. A tile's way: start_scores(), a wait, weigh(), then take_weights()
+/// once no product reads weights any more, start_values(). The caller waits.
+template <class T, int kDimQk, int kDimV, int kKeys, bool kBold, int kWarpRows, bool kHeld = false,
+          bool kAhead = false>
 class WarpgroupRows {
   static constexpr int kHalves = kWarpRows / 8;  ///< rows of a lane
 
@@ -75,6 +76,10 @@ class WarpgroupRows {
     based_ = false;
     SACCADE_UNROLL
     for (float& x : o_) x = 0;
+    if constexpr (kAhead) {
+      SACCADE_UNROLL
+      for (float& x : taken_sum_) x = 0;
+    }
   }
   /// Takes the queries to registers, with kHeld.
   SACCADE_DEVICE void take_queries(ptx::SharedPointer<T> queries) {
@@ -89,15 +94,7 @@ class WarpgroupRows {
     for (float& x : s_) x = 0;
     ptx::fence_products();
     SACCADE_UNROLL
-    for (int c = 0; c < kDimQk / 16; ++c) {
-      const std::uint64_t columns = Boxes<kKeys>::columns(keys, c);
-      if constexpr (kHeld) {
-        ptx::warpgroup_multiply<T, kKeys, ptx::Major::k>(s_, q_[c], columns, c > 0);
-      } else {
-        ptx::warpgroup_multiply<T, kKeys, ptx::Major::k, ptx::Major::k>(s_, Queries::columns(queries, c),
-                                                                        columns, c > 0);
-      }
-    }
+    for (int c = 0; c < kDimQk / 16; ++c) multiply_columns(c, queries, keys);
     ptx::commit_products();
   }
   /// Starts adding the weighted values (Boxes::by_columns) of one of kSlices slices of the tile, as a group.
@@ -132,7 +129,7 @@ class WarpgroupRows {
           moved_ = kSample == Sample::if_needed && sampled;
           return;
         }
-        multiply_again(queries, keys);
+        multiply_again(s_, queries, keys);
         scale = change_scores(s_, change, row, first_key, masked);
       }
       if (sampled) {
@@ -140,18 +137,114 @@ class WarpgroupRows {
         for (int h = 0; h < kHalves; ++h) state_[h] = before[h];
       }
     }
-    weigh_carefully(scale);
+    weigh_carefully(s_, scale);
   }
   /// Takes the weights for the next start_values(); when those before have come to their end.
   SACCADE_DEVICE void take_weights() {
     ptx::hold_registers(o_);
-    if (moved_) {
-      SACCADE_UNROLL
-      for (int n = 0; n < kDimV / 2; ++n) {
-        if (n / 2 % 2 < kHalves) o_[n] *= keep_[n / 2 % 2];
-      }
+    if (moved_) rescale();
+    pack_weights<0, 1>(s_);
+  }
+
+  // Scores a tile ahead, with kAhead: start_scores(), a wait, find_bases(), take_scores(), then the products
+  // that run while weigh_taken() computes: start_scores() or, from the second tile on, start_both(); a wait,
+  // pack_taken(). Before that weights may be found too large: weigh_again().
+
+  /// Hides scores of the next tile, which are there, if `masked`, and gives rows that have no base one of
+  /// them: the largest, or without a mask the largest of a quarter.
+  template <class Change>
+  SACCADE_DEVICE void find_bases(const Change& change, int row, int first_key, bool masked) {
+    ptx::hold_registers(s_);
+    const float scale = change_scores(s_, change, row, first_key, masked);
+    if (based_) return;
+    float largest[kHalves];
+    if (masked) {
+      largest_of<kKeys / 8>(s_, largest);
+    } else {
+      largest_of<kKeys / 32>(s_, largest);
     }
-    pack_weights<0, 1>();
+    bool all = true;
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      float& m = state_[h].m;
+      const float max = over_lanes(largest[h]) * scale;
+      m = m == -kInfinity ? max : m;
+      all = all && m != -kInfinity;
+    }
+    based_ = !ptx::any_lane(!all);
+  }
+  /// Every row of the warp has a base.
+  [[nodiscard]] SACCADE_DEVICE bool based() const { return based_; }
+  /// Takes the scores, relative to their rows' bases, to where weights are computed. Without one hidden
+  /// scores still become 0, and others far too large.
+  SACCADE_DEVICE void take_scores(float scale) {
+    static_assert(kBold && kAhead && kHalves == 2);
+    accept_taken();
+    constexpr float kNone = -1e30F;
+    SACCADE_UNROLL
+    for (int n = 0; n < kKeys / 2; ++n) {
+      const float m = state_[n / 2 % 2].m;
+      taken_[n] = ptx::fma(s_[n], scale, -(m == -kInfinity ? kNone : m));
+    }
+  }
+  /// Starts adding the values weighted by the weights that are packed, and the scores of other keys, as one
+  /// group: both are long chains, in whose gaps the other one finds room.
+  SACCADE_DEVICE void start_both(std::uint64_t values, std::uint64_t queries, std::uint64_t keys) {
+    static_assert(kDimQk == kKeys);
+    SACCADE_UNROLL
+    for (float& x : s_) x = 0;
+    ptx::fence_products();
+    SACCADE_UNROLL
+    for (int c = 0; c < kDimQk / 16; ++c) {
+      ptx::warpgroup_multiply<T, kDimV, ptx::Major::mn>(o_, weights_[c], Boxes<kKeys>::rows(values, c), true);
+      multiply_columns(c, queries, keys);
+    }
+    ptx::commit_products();
+  }
+  SACCADE_DEVICE void weigh_taken() {
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      float sums[2] = {};
+      SACCADE_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) {
+        SACCADE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& x = taken_[4 * n + 2 * h + e];
+          x = ptx::fast_exp2(x);
+          sums[e] += x;
+        }
+      }
+      taken_sum_[h] = sums[0] + sums[1];
+    }
+  }
+  /// Whether none of this lane's weights was too large.
+  [[nodiscard]] SACCADE_DEVICE bool taken_well() const {
+    return taken_sum_[0] + taken_sum_[kHalves - 1] <= kMostWeight;  // NaN is not
+  }
+  /// When no product reads weights any more.
+  SACCADE_DEVICE void pack_taken() {
+    ptx::hold_registers(o_);
+    ptx::hold_registers(s_);
+    pack_weights<0, 1>(taken_);
+  }
+  /// The weights that were taken last once more, with care, by this warp alone; no product runs.
+  template <class Change>
+  SACCADE_DEVICE void weigh_again(const Change& change, int row, int first_key, bool masked,
+                                  ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys) {
+    multiply_again(taken_, queries, keys);
+    weigh_carefully(taken_, change_scores(taken_, change, row, first_key, masked));
+    if (moved_) rescale();
+    pack_weights<0, 1>(taken_);
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) taken_sum_[h] = 0;  // has been added
+  }
+  /// Adds the weights up that were taken last; take_scores() does so too.
+  SACCADE_DEVICE void accept_taken() {
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      state_[h].l += taken_sum_[h];
+      taken_sum_[h] = 0;
+    }
   }
 
   // Rows that have one tile and no other, after begin(). Its slices are weighed one after the other, each
@@ -173,7 +266,7 @@ class WarpgroupRows {
     weigh_all(s, change.scale.size, base, sum);
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) state_[h].l += sum[h];
-    pack_weights<kSlice, kSlices>();
+    pack_weights<kSlice, kSlices>(s_);
   }
   /// Whether no weight was too large, and every row has a base; before finish_states().
   [[nodiscard]] SACCADE_DEVICE bool is_well() const {
@@ -188,9 +281,9 @@ class WarpgroupRows {
                                    ptx::SharedPointer<T> values) {
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) state_[h] = {};
-    multiply_again(queries, keys);
-    weigh_carefully(change_scores(s_, change, row, first_key, masked));
-    pack_weights<0, 1>();
+    multiply_again(s_, queries, keys);
+    weigh_carefully(s_, change_scores(s_, change, row, first_key, masked));
+    pack_weights<0, 1>(s_);
     auto& o = reinterpret_cast<float(&)[kDimV / 8][4]>(o_);
     SACCADE_UNROLL
     for (int n = 0; n < kDimV / 2; ++n) o[n / 4][n % 4] = 0;  // a range-for would put all into memory
@@ -237,14 +330,14 @@ class WarpgroupRows {
   }
   /// Weights of a slice to what products read.
   template <int kSlice, int kSlices>
-  SACCADE_DEVICE void pack_weights() {
+  SACCADE_DEVICE void pack_weights(const float (&s)[kKeys / 2]) {
     constexpr int kSteps = kKeys / 16 / kSlices;
     SACCADE_UNROLL
     for (int j = kSlice * kSteps; j < (kSlice + 1) * kSteps; ++j) {
       SACCADE_UNROLL
       for (int n = 0; n < 4; ++n)
         weights_[j][n] =
-            n % 2 < kHalves ? ptx::pack<T>(s_[8 * j + 2 * n], s_[8 * j + 2 * n + 1]) : ptx::unspecified();
+            n % 2 < kHalves ? ptx::pack<T>(s[8 * j + 2 * n], s[8 * j + 2 * n + 1]) : ptx::unspecified();
     }
   }
   /// Without a look at the scores: most tiles move no base, and a weight that is too large shows in its sum.
@@ -266,29 +359,33 @@ class WarpgroupRows {
   /// Gives rows a base from a quarter of their scores: others are hardly ever too far above it.
   SACCADE_DEVICE void sample(float scale) {
     float largest[kHalves];
+    largest_of<(kKeys + 31) / 32>(s_, largest);
     SACCADE_UNROLL
-    for (int h = 0; h < kHalves; ++h) {
-      largest[h] = ptx::larger(s_[2 * h], s_[2 * h + 1]);
-      SACCADE_UNROLL
-      for (int n = 1; n < (kKeys + 31) / 32; ++n)
-        largest[h] = ptx::larger(largest[h], ptx::larger(s_[4 * n + 2 * h], s_[4 * n + 2 * h + 1]));
-      largest[h] *= scale;
-    }
+    for (float& x : largest) x *= scale;
     raise(largest);
   }
-  SACCADE_DEVICE void weigh_carefully(float scale) {
+  /// Of this lane's scores of the first kCount times eight keys.
+  template <int kCount>
+  static SACCADE_DEVICE void largest_of(const float (&s)[kKeys / 2], float (&largest)[kHalves]) {
+    SACCADE_UNROLL
+    for (int h = 0; h < kHalves; ++h) {
+      float even = s[2 * h];
+      float odd = s[2 * h + 1];
+      SACCADE_UNROLL
+      for (int n = 1; n < kCount; ++n) {
+        even = ptx::larger(even, s[4 * n + 2 * h]);
+        odd = ptx::larger(odd, s[4 * n + 2 * h + 1]);
+      }
+      largest[h] = ptx::larger(even, odd);
+    }
+  }
+  SACCADE_DEVICE void weigh_carefully(float (&s)[kKeys / 2], float scale) {
     float largest[kHalves];
+    largest_of<kKeys / 8>(s, largest);
     bool far = false;
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) {
-      float even = s_[2 * h];
-      float odd = s_[2 * h + 1];
-      SACCADE_UNROLL
-      for (int n = 1; n < kKeys / 8; ++n) {
-        even = ptx::larger(even, s_[4 * n + 2 * h]);
-        odd = ptx::larger(odd, s_[4 * n + 2 * h + 1]);
-      }
-      largest[h] = ptx::larger(even, odd) * scale;
+      largest[h] *= scale;
       far = far || largest[h] - state_[h].m > kSlack;  // not m + kSlack, which may round up
     }
     moved_ = ptx::any_lane(far);
@@ -297,9 +394,26 @@ class WarpgroupRows {
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) base[h] = state_[h].base();
     float sum[kHalves];
-    weigh_all(s_, scale, base, sum);
+    weigh_all(s, scale, base, sum);
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) state_[h].l += sum[h];
+  }
+  /// Earlier sums, relative to another base.
+  SACCADE_DEVICE void rescale() {
+    SACCADE_UNROLL
+    for (int n = 0; n < kDimV / 2; ++n) {
+      if (n / 2 % 2 < kHalves) o_[n] *= keep_[n / 2 % 2];
+    }
+  }
+  /// 16 columns of the products of queries and keys, after c times 16.
+  SACCADE_DEVICE void multiply_columns(int c, std::uint64_t queries, std::uint64_t keys) {
+    const std::uint64_t columns = Boxes<kKeys>::columns(keys, c);
+    if constexpr (kHeld) {
+      ptx::warpgroup_multiply<T, kKeys, ptx::Major::k>(s_, q_[c], columns, c > 0);
+    } else {
+      ptx::warpgroup_multiply<T, kKeys, ptx::Major::k, ptx::Major::k>(s_, Queries::columns(queries, c),
+                                                                      columns, c > 0);
+    }
   }
   /// Turns scores into weights relative to `base`, and adds this lane's up.
   template <int kScores>
@@ -320,11 +434,17 @@ class WarpgroupRows {
       sum[h] = sums[0] + sums[1];
     }
   }
+  /// The largest number of the four lanes of a row.
+  static SACCADE_DEVICE float over_lanes(float x) {
+    x = ptx::larger(x, ptx::shuffle_xor(x, 1));
+    return ptx::larger(x, ptx::shuffle_xor(x, 2));
+  }
   /// The scores once more, by this warp alone: other warps need not know.
-  SACCADE_DEVICE void multiply_again(ptx::SharedPointer<T> queries, ptx::SharedPointer<T> keys) {
-    auto& s = reinterpret_cast<float(&)[kKeys / 8][4]>(s_);
+  SACCADE_DEVICE void multiply_again(float (&scores)[kKeys / 2], ptx::SharedPointer<T> queries,
+                                     ptx::SharedPointer<T> keys) {
+    auto& s = reinterpret_cast<float(&)[kKeys / 8][4]>(scores);
     SACCADE_UNROLL
-    for (float& x : s_) x = 0;
+    for (float& x : scores) x = 0;
     const int lane = ptx::lane_index();
     const int key = lane / 16 * 8 + lane % 8;
     const auto multiply = [&](int c, const std::uint32_t(&q)[4]) {
@@ -360,10 +480,7 @@ class WarpgroupRows {
     bool all = true;
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) {
-      float max = largest[h];
-      max = ptx::larger(max, ptx::shuffle_xor(max, 1));
-      max = ptx::larger(max, ptx::shuffle_xor(max, 2));
-      keep_[h] = state_[h].raise(max);
+      keep_[h] = state_[h].raise(over_lanes(largest[h]));
       state_[h].l *= keep_[h];
       all = all && state_[h].m != -kInfinity;
     }
@@ -371,6 +488,8 @@ class WarpgroupRows {
   }
 
   float s_[kKeys / 2];
+  float taken_[kAhead ? kKeys / 2 : 1];
+  float taken_sum_[kHalves];  ///< of a lane
   std::uint32_t q_[kHeld ? kDimQk / 16 : 1][4];
   std::uint32_t weights_[kKeys / 16][4];
   float o_[kDimV / 2];
