@@ -239,8 +239,9 @@ class Computer {
       return ptx::advance_descriptor(first_keys_, ahead.stage * 2 * kConfig.tile_bytes());
     };
     const auto full = [&] {
-      return ptx::test_mbarrier(Memory::keys_full(key_group_, ahead.stage), ahead.parity) &
-             ptx::test_mbarrier(Memory::values_full(key_group_, at.stage), at.parity);
+      const bool keys = ptx::test_mbarrier(Memory::keys_full(key_group_, ahead.stage), ahead.parity);
+      const bool values = ptx::test_mbarrier(Memory::values_full(key_group_, at.stage), at.parity);
+      return keys && values;
     };
 
     start_scores(at);
@@ -260,8 +261,10 @@ class Computer {
     ptx::wait_products<0>();
     rows_.pack_taken();
     const auto rough = [&] {
-      return ptx::any_lane(!(rows_.taken_well() & there)) |
-             (static_cast<unsigned>(next) >= static_cast<unsigned>(plain));
+      const bool well = rows_.taken_well();
+      const bool whole = static_cast<unsigned>(next) < static_cast<unsigned>(plain);
+      const bool hindered = ptx::any_lane(!(well && there));
+      return hindered || !whole;
     };
     bool slow = rough();
     SACCADE_NO_UNROLL

@@ -307,7 +307,7 @@ Result<Choice> find(const Problem& p, const Machine& machine, std::string_view t
                       " does not go with this instance: only clusters of eight with 8 "
                       "rows a warp share out keys once more");
   const int chosen = split > 0 ? split : choose_split(p, machine, *entry.value());
-  constexpr std::int64_t kMostAlong = 65535;  // of a grid's second dimension
+  constexpr std::int64_t kMostAlong = 65535;  // of a grid's third dimension
   const std::int64_t along = (p.len_q + c.rows() - 1) / c.rows() * chosen;
   if (chosen > 1 && along > kMostAlong)
     return Status(Code::invalid_argument, "sm90: split=" + std::to_string(chosen) + " would take " +
