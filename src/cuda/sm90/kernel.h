@@ -239,9 +239,9 @@ class Computer {
       return ptx::advance_descriptor(first_keys_, ahead.stage * 2 * kConfig.tile_bytes());
     };
     const auto full = [&] {
-      const bool keys = ptx::test_mbarrier(Memory::keys_full(key_group_, ahead.stage), ahead.parity);
-      const bool values = ptx::test_mbarrier(Memory::values_full(key_group_, at.stage), at.parity);
-      return keys && values;
+      const bool with_keys = ptx::test_mbarrier(Memory::keys_full(key_group_, ahead.stage), ahead.parity);
+      const bool with_values = ptx::test_mbarrier(Memory::values_full(key_group_, at.stage), at.parity);
+      return with_keys && with_values;
     };
 
     start_scores(at);
@@ -262,9 +262,9 @@ class Computer {
     rows_.pack_taken();
     const auto rough = [&] {
       const bool well = rows_.taken_well();
-      const bool whole = static_cast<unsigned>(next) < static_cast<unsigned>(plain);
+      const bool is_plain = static_cast<unsigned>(next) < static_cast<unsigned>(plain);
       const bool hindered = ptx::any_lane(!(well && there));
-      return hindered || !whole;
+      return hindered || !is_plain;
     };
     bool slow = rough();
     SACCADE_NO_UNROLL
