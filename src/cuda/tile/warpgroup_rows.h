@@ -1,57 +1,19 @@
 // 64 query rows of a warpgroup, or 32, against tiles of keys and values in shared memory: both products by
 // wgmma, which run on their own; scores, weights and outputs in registers.
 //
-// Queries, keys and values lie as the copy engine leaves boxes of 64 columns with a swizzle of 128 bytes, one
-// box after the other. Warp w of the four has rows 16 w.., as tile/scores.h says: with g = lane / 4, a lane
-// holds pairs of neighbouring keys (columns) of rows g and g + 8. Of 32 rows, warp w has 8 w..: rows g + 8 of
-// its products are other rows, that nobody looks at, so that all four warps share the work on these.
+// Queries, keys and values lie in boxes (tile/boxes.h). Warp w of the four has rows 16 w.., as tile/scores.h
+// says: with g = lane / 4, a lane holds pairs of neighbouring keys (columns) of rows g and g + 8. Of 32 rows,
+// warp w has 8 w..: rows g + 8 of its products are other rows, that nobody looks at, so that all four warps
+// share the work on these.
 #pragma once
 
 #include "cuda/ptx/ldmatrix.h"
 #include "cuda/ptx/mma.h"
 #include "cuda/ptx/wgmma.h"
+#include "cuda/tile/boxes.h"
 #include "cuda/tile/scores.h"
 
 namespace saccade::SACCADE_MACHINE::tile {
-
-/// A matrix of kRows rows in shared memory, in boxes of 64 columns.
-template <int kRows>
-struct Boxes {
-  static constexpr int kColumns = 64;
-  static constexpr int kRowBytes = 128;
-  static constexpr int kBytes = kRows * kRowBytes;  ///< of one box
-  static constexpr int kEight = 8 * kRowBytes;
-
-  /// As a matrix whose rows are multiplied with rows.
-  static SACCADE_DEVICE std::uint64_t by_rows(const void* start) {
-    return ptx::matrix_descriptor(start, 16, kEight, kRowBytes);
-  }
-  /// The same, but that eight rows come every four rows: the second half of sixteen are rows that come again.
-  static SACCADE_DEVICE std::uint64_t by_half_rows(const void* start) {
-    return ptx::matrix_descriptor(start, 16, kEight / 2, kRowBytes);
-  }
-  /// As one whose columns are.
-  static SACCADE_DEVICE std::uint64_t by_columns(const void* start) {
-    return ptx::matrix_descriptor(start, kBytes, kEight, kRowBytes);
-  }
-  /// 16 columns, after c times 16.
-  static SACCADE_DEVICE std::uint64_t columns(std::uint64_t matrix, int c) {
-    return ptx::advance_descriptor(matrix, c / 4 * kBytes + c % 4 * 32);
-  }
-  /// Numbers before the chunk of eight that holds a column of a row.
-  static SACCADE_DEVICE int place(int row, int column) {
-    return (column / kColumns * kRows + row) * kColumns + ((column % kColumns / 8) ^ (row % 8)) * 8;
-  }
-  /// 16 rows, after j times 16.
-  static SACCADE_DEVICE std::uint64_t rows(std::uint64_t matrix, int j) {
-    return ptx::advance_descriptor(matrix, j * 2 * kEight);
-  }
-};
-
-/// The queries of a warpgroup: those of its rows and, where each warp has eight, as many more as its products
-/// read for nothing.
-template <int kWarpRows>
-using QueryBoxes = Boxes<kWarpRows == 16 ? 64 : 40>;
 
 /// Whether rows get a base from a sample of a tile's scores before weights are computed boldly.
 enum class Sample : std::uint8_t { always, if_needed, never };
@@ -202,20 +164,7 @@ class WarpgroupRows {
     ptx::commit_products();
   }
   SACCADE_DEVICE void weigh_taken() {
-    SACCADE_UNROLL
-    for (int h = 0; h < kHalves; ++h) {
-      float sums[2] = {};
-      SACCADE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        SACCADE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          float& x = taken_[4 * n + 2 * h + e];
-          x = ptx::fast_exp2(x);
-          sums[e] += x;
-        }
-      }
-      taken_sum_[h] = sums[0] + sums[1];
-    }
+    weigh_all(taken_, taken_sum_, [](float x, int) { return x; });
   }
   /// Whether none of this lane's weights was too large.
   [[nodiscard]] SACCADE_DEVICE bool taken_well() const {
@@ -419,6 +368,11 @@ class WarpgroupRows {
   template <int kScores>
   static SACCADE_DEVICE void weigh_all(float (&s)[kScores], float scale, const float (&base)[kHalves],
                                        float (&sum)[kHalves]) {
+    weigh_all(s, sum, [&](float x, int h) { return ptx::fma(x, scale, -base[h]); });
+  }
+  /// The same, with relative(score, half of the rows) saying how far a score is above its base.
+  template <int kScores, class Relative>
+  static SACCADE_DEVICE void weigh_all(float (&s)[kScores], float (&sum)[kHalves], const Relative& relative) {
     SACCADE_UNROLL
     for (int h = 0; h < kHalves; ++h) {
       float sums[2] = {};
@@ -427,7 +381,7 @@ class WarpgroupRows {
         SACCADE_UNROLL
         for (int e = 0; e < 2; ++e) {
           float& x = s[4 * n + 2 * h + e];
-          x = ptx::fast_exp2(ptx::fma(x, scale, -base[h]));
+          x = ptx::fast_exp2(relative(x, h));
           sums[e] += x;
         }
       }
