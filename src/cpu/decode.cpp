@@ -74,12 +74,13 @@ class DecodeRun {
 
 constexpr int kMaxSplits = 1024;
 
-/// Enough parts to keep the threads evenly busy, none shorter than a few tiles.
+/// Enough parts to keep the threads evenly busy, none with few keys.
 int choose_splits(const Problem& p, int threads) {
   const std::int64_t heads = p.batch * p.heads_kv;
   if (threads == 1 || heads == 0 || heads >= std::int64_t{4} * threads) return 1;
   const std::int64_t wanted = (std::int64_t{4} * threads + heads - 1) / heads;
-  const std::int64_t worth = std::max<std::int64_t>(p.len_kv / (4 * decode::kKeyTile), 1);
+  constexpr std::int64_t kFewKeys = 512;
+  const std::int64_t worth = std::max<std::int64_t>(p.len_kv / kFewKeys, 1);
   return static_cast<int>(std::min<std::int64_t>({wanted, worth, kMaxSplits}));
 }
 
@@ -93,12 +94,12 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   Config given(text);
   const int threads = given.take("threads", worthwhile_threads(p, machine.threads), 1, machine.threads);
   const int splits = given.take("splits", choose_splits(p, threads), 1, kMaxSplits);
-  const bool zen_here = decode::reading_of_this_machine() == decode::Reading::zen;
-  const bool zen = given.take("zen", zen_here ? 1 : 0, 0, 1) != 0;
+  // 0: as an Intel had better read; 1: as a Zen 4; 2: as a Zen 5.
+  const int zen = given.take("zen", static_cast<int>(decode::reading_of_this_machine()), 0, 2);
   if (Status status = given.finish("cpu_decode"); !status.ok()) return status;
-  DecodeRun decode_run(p, threads, splits, zen ? decode::Reading::zen : decode::Reading::streams);
+  DecodeRun decode_run(p, threads, splits, decode::Reading{zen});
   const std::size_t bytes = decode_run.workspace_bytes();
-  return Prepared{fmt::format("threads={} splits={} zen={:d}", threads, splits, zen), bytes,
+  return Prepared{fmt::format("threads={} splits={} zen={}", threads, splits, zen), bytes,
                   [decode_run](const Tensors& t, std::byte* workspace, Stream) -> Status {
                     decode_run(t, reinterpret_cast<float*>(workspace));
                     return {};

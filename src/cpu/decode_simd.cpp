@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "cpu/finish_row.h"
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
 
 // Highway's order: the targets, then this file once for each of them.
 // clang-format off
@@ -27,14 +30,38 @@ namespace {
 using decode::Reading;
 
 /// Values that all columns are accumulated for before the next ones are touched: few enough that arithmetic
-/// on these overlaps with waiting for the next.
-constexpr std::int64_t kValueGroup = 16;
+/// on these overlaps with waiting for the next. Four rows take their columns in several passes, during which
+/// a Zen 5 that reads far ahead would wait for memory if it were 16 (f32: 73 to 80% of the ceiling).
+template <int kRows, Loads kLoads>
+constexpr std::int64_t kValueGroup = kLoads == Loads::rows&& kRows == 4 ? 8 : 16;
 
-/// With so many query rows a core is too busy to run far ahead of its reads by itself, so it asks for keys
-/// and values early. With fewer, asking only costs.
-constexpr int kFetchingRows = 4;
-constexpr std::int64_t kRowsAhead = 8;
+/// Whether rows of keys and values are asked for early, as whole rows. With four query rows a core is too
+/// busy to run far ahead of its reads by itself; with fewer, asking only costs an Intel.
+template <Loads kLoads, int kRows>
+constexpr bool kFetches = kLoads == Loads::rows || (kLoads == Loads::plain && kRows == 4);
 
+/// How many places of the lists before their turn.
+template <int kRows, Loads kLoads, class T>
+HWY_INLINE std::int64_t rows_ahead(std::int64_t dim) {
+  if constexpr (kLoads != Loads::rows) return 8;
+  // Of each stream, where memory gives 75 GB/s: 2 KB for one row 70 instead of 83% of that, and for four
+  // rows, which keep more in the first level themselves, 4 KB 73 instead of 78% (f32).
+  constexpr std::int64_t kBytes = kRows == 4 ? 3072 : 4096;
+  const std::int64_t rows = kBytes / std::max<std::int64_t>(dim * static_cast<std::int64_t>(sizeof(T)), 1);
+  return std::clamp(kStreams<kLoads> * rows, kStreams<kLoads>, decode::kMostAhead);
+}
+
+/// Asks for the row at `place` of keys, values and the next tile's keys, which lie one behind the other.
+template <Loads kLoads, class T>
+HWY_INLINE void fetch_place(const Work<T>& w, std::int64_t place) {
+  if constexpr (kLoads == Loads::rows) {
+    fetch_row(w.keys[place], place / decode::kMostKeys == 1 ? w.p.dim_v : w.p.dim_qk);
+  } else if (place % decode::kMostKeys < w.tile) {
+    fetch_row(w.keys[place], place < decode::kMostKeys ? w.p.dim_qk : w.p.dim_v);
+  }
+}
+
+constexpr std::int64_t kMostStreams = 8;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Vectors of V columns that one pass accumulates for each row: what the registers hold.
@@ -53,6 +80,7 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
   const std::int64_t lanes = lane_count();
   const std::int64_t dim = w.p.dim_qk;
   const float* HWY_RESTRICT q = w.q + row * w.sizes.dim_qk;
+  const LoadsOnce once(dim);
   Vec acc[kRows][4];
   for (auto& of_row : acc) {
     for (Vec& a : of_row) a = hn::Zero(d);
@@ -61,7 +89,7 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
     const T* const* keys = w.keys + j + first;
     const auto step = [&](std::int64_t n, const Vec(&key)[kTogether]) HWY_ATTR {
       for (int r = 0; r < kRows; ++r) {
-        const Vec x = hn::LoadU(d, q + r * w.sizes.dim_qk + n);
+        const Vec x = once.load(q + r * w.sizes.dim_qk + n);
         for (int k = 0; k < kTogether; ++k) acc[r][first + k] = hn::MulAdd(x, key[k], acc[r][first + k]);
       }
     };
@@ -84,7 +112,7 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
       step(n, key);
     }
   }
-  for (int r = 0; r < kRows; ++r) store_sums(acc[r], w.scores + (row + r) * kKeyTile + j);
+  for (int r = 0; r < kRows; ++r) store_sums(acc[r], w.scores + (row + r) * kMostKeys + j);
 }
 
 /// o = alpha * o + weights * V for kRows rows, kVectors vectors of columns from c on.
@@ -98,12 +126,14 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
   for (auto& of_row : acc) {
     for (Vec& a : of_row) a = hn::Zero(d);
   }
-  const float* HWY_RESTRICT weights = w.weights + row * kKeyTile;
+  const std::int64_t ahead = rows_ahead<kRows, kLoads, T>(w.p.dim_v);
+  const float* HWY_RESTRICT weights = w.weights + row * kMostKeys;
   for (std::int64_t j = begin; j < end; ++j) {
-    if (kLoads == Loads::plain && kRows == kFetchingRows && row == 0 && c == 0 && j + kRowsAhead < kKeyTile) {
-      fetch_row(w.values[j + kRowsAhead], w.p.dim_v);
-    }
+    if (kFetches<kLoads, kRows> && row == 0 && c == 0) fetch_place<kLoads>(w, kMostKeys + j + ahead);
     const T* value = w.values[j] + c;
+    // Columns that wait for the next pass, so that rows still come one after the other (f32: 5%).
+    if (kLoads == Loads::rows && row == 0 && c == 0 && kVectors * lanes < w.p.dim_v)
+      fetch_row(value + kVectors * lanes, w.p.dim_v - kVectors * lanes);
     Vec v[kVectors];
     if constexpr (kVectors == 1) {
       v[0] = whole ? load_as_float(d, value) : load_tail(value, w.p.dim_v - c);
@@ -111,7 +141,7 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
       for (int i = 0; i < kVectors; i += 2) load_pair<kLoads>(value + i * lanes, v[i], v[i + 1]);
     }
     for (int r = 0; r < kRows; ++r) {
-      const Vec weight = hn::Set(d, weights[r * kKeyTile + j]);
+      const Vec weight = hn::Set(d, weights[r * kMostKeys + j]);
       for (int i = 0; i < kVectors; ++i) acc[r][i] = hn::MulAdd(weight, v[i], acc[r][i]);
     }
   }
@@ -140,11 +170,10 @@ HWY_INLINE void accumulate_columns(const Work<T>& w, std::int64_t row, std::int6
 /// Scores of keys [begin, end) of the tile for kRows rows.
 template <int kRows, Loads kLoads, class T>
 HWY_INLINE void score(const Work<T>& w, std::int64_t row, std::int64_t begin, std::int64_t end) {
+  const std::int64_t ahead = rows_ahead<kRows, kLoads, T>(w.p.dim_qk);
   for (std::int64_t j = begin; j < end; j += 4) {
-    if (kLoads == Loads::plain && kRows == kFetchingRows && row == 0) {
-      for (std::int64_t k = j; k < j + 4; ++k) {
-        if (k + kRowsAhead < kKeyTile) fetch_row(w.keys[k + kRowsAhead], w.p.dim_qk);
-      }
+    if (kFetches<kLoads, kRows> && row == 0) {
+      for (std::int64_t k = j; k < j + 4; ++k) fetch_place<kLoads>(w, k + ahead);
     }
     dots<kRows, kLoads>(w, row, j);
   }
@@ -155,37 +184,9 @@ HWY_INLINE void score(const Work<T>& w, std::int64_t row, std::int64_t begin, st
 template <int kRows, Loads kLoads, class T>
 HWY_INLINE void weigh_group(const Work<T>& w, std::int64_t row, std::int64_t j, std::int64_t count,
                             float* alpha) {
-  const std::int64_t end = std::min(j + kValueGroup, count);
+  const std::int64_t end = std::min(j + kValueGroup<kRows, kLoads>, count);
   accumulate_columns<kRows, std::min(8, kAccumulators / kRows), kLoads>(w, row, 0, j, end, alpha);
   std::fill_n(alpha, kRows, 1.0F);
-}
-
-/// The mask of every row over the tile as a bias in base 2; returns whether any pair is visible.
-template <class T>
-HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count) {
-  bool visible = false;
-  for (std::int64_t row = 0; row < w.unit.rows; ++row) {
-    const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.head(row), w.query(row), 0);
-    float* bias = w.bias + row * kKeyTile;
-    std::int64_t stream = 0;
-    for (std::int64_t j = 0, n = at; j < count; ++j) {
-      const std::int64_t key = w.streams.first(stream) + n;
-      const std::int64_t place = offset + key * w.p.mask_strides.key;
-      if (key >= w.streams.end(stream)) {
-        bias[j] = -kInfinity;
-      } else if (w.p.mask == MaskKind::boolean) {
-        bias[j] = static_cast<const std::uint8_t*>(w.t.mask)[place] != 0 ? 0.0F : -kInfinity;
-      } else {
-        bias[j] = bias_in_base_2(load(w.p.mask_dtype, w.t.mask, place));
-      }
-      visible |= bias[j] != -kInfinity;
-      if (++stream == w.streams.count) {
-        stream = 0;
-        ++n;
-      }
-    }
-  }
-  return visible;
 }
 
 /// Applies softcap, ALiBi, mask and limits to a row's scores and returns their maxima, lane by lane.
@@ -195,14 +196,14 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
   const Floats d;
   const std::int64_t lanes = lane_count();
   // Keys are counted from the tile's first in their stream; what differs by stream is repeated lane by lane.
-  constexpr std::int64_t kPattern = std::max<std::int64_t>(kStreams, HWY_MAX_BYTES / sizeof(float));
+  constexpr std::int64_t kPattern = std::max<std::int64_t>(kMostStreams, HWY_MAX_BYTES / sizeof(float));
   HWY_ALIGN float begins[kPattern], ends[kPattern], diagonals[kPattern];
   for (std::int64_t n = 0; n < kPattern; ++n) {
     const std::int64_t stream = n % w.streams.count;
     const std::int64_t first = w.streams.first(stream) + at;
     const std::int64_t end = std::min(seen.end, w.streams.end(stream));
-    begins[n] = static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kKeyTile));
-    ends[n] = static_cast<float>(std::clamp<std::int64_t>(end - first, -1, kKeyTile));
+    begins[n] = static_cast<float>(std::clamp<std::int64_t>(seen.begin - first, -1, kMostKeys));
+    ends[n] = static_cast<float>(std::clamp<std::int64_t>(end - first, -1, kMostKeys));
     diagonals[n] = static_cast<float>(w.query(row) + w.unit.sequence.diagonal - first);
   }
   const Vec cap = hn::Set(d, w.p.softcap * kLog2e);
@@ -210,7 +211,7 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
   const Vec slope = hn::Set(d, w.p.alibi ? kLog2e * w.t.alibi_slopes[slope_at] : 0.0F);
   const Vec hidden = hn::Set(d, -kInfinity);
   const float* places = w.streams.places();
-  float* scores = w.scores + row * kKeyTile;
+  float* scores = w.scores + row * kMostKeys;
   Vec max = hidden;
   for (std::int64_t j = 0; j < count; j += lanes) {
     const Vec key = hn::Load(d, places + j);
@@ -220,7 +221,7 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
     if (w.p.alibi) s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(hn::Load(d, diagonals + n), key)), s);
     auto visible = hn::And(hn::Le(hn::Load(d, begins + n), key), hn::Lt(key, hn::Load(d, ends + n)));
     if (w.p.mask != MaskKind::none) {
-      const Vec bias = hn::LoadU(d, w.bias + row * kKeyTile + j);
+      const Vec bias = hn::LoadU(d, w.bias + row * kMostKeys + j);
       s = hn::Add(s, bias);
       visible = hn::AndNot(hn::Eq(bias, hidden), visible);
     }
@@ -235,9 +236,9 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
 template <class T>
 HWY_INLINE Vec maxima(const Work<T>& w, std::int64_t row) {
   const Floats d;
-  const float* scores = w.scores + row * kKeyTile;
+  const float* scores = w.scores + row * kMostKeys;
   Vec max = hn::LoadU(d, scores);
-  for (std::int64_t j = lane_count(); j < kKeyTile; j += lane_count())
+  for (std::int64_t j = lane_count(); j < w.tile; j += lane_count())
     max = hn::Max(max, hn::LoadU(d, scores + j));
   return max;
 }
@@ -252,10 +253,10 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at
   const bool plain = w.p.softcap == 0 && !w.p.alibi && w.p.mask == MaskKind::none;
   // Streams end in their order, so the last one tells.
   const std::int64_t last = w.streams.count - 1;
-  const bool whole = count == kKeyTile && seen.begin <= keys.begin && seen.end >= keys.end &&
+  const bool whole = count == w.tile && seen.begin <= keys.begin && seen.end >= keys.end &&
                      w.streams.first(last) + at + w.streams.depth <= w.streams.end(last);
   const Vec max = plain && whole ? maxima(w, row) : modify_scores(w, row, seen, at, count);
-  float* scores = w.scores + row * kKeyTile;
+  float* scores = w.scores + row * kMostKeys;
   const float old_m = w.state.m[row];
   const float m = std::max(old_m, hn::GetLane(hn::MaxOfLanes(d, max)));
   const float reference = m == -kInfinity ? 0 : m;
@@ -271,30 +272,6 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at
   return alpha;
 }
 
-/// Lists the tile's rows of K or V. Where a stream has ended, its last row (or the unit's first) stands in,
-/// and the last one of all behind a tile that is not full.
-template <std::int64_t kCount, class T>
-HWY_INLINE void list_rows(const Work<T>& w, const void* tensor, const Strides& strides, std::int64_t at,
-                          std::int64_t count, const T** rows) {
-  const auto row_of = [&](std::int64_t key) {
-    return static_cast<const T*>(tensor) +
-           key_offset(w.p, w.t, strides, w.unit.sequence, w.unit.head_kv, key);
-  };
-  for (std::int64_t stream = 0; stream < kCount; ++stream) {
-    const std::int64_t last = std::max(w.streams.end(stream) - 1, w.streams.keys.begin);
-    const std::int64_t first = w.streams.first(stream) + at;
-    if (w.p.kv_layout != KvLayout::paged && first + count / kCount - 1 <= last) {
-      const T* row = row_of(first);
-      for (std::int64_t n = stream; n < count; n += kCount, row += strides.row) rows[n] = row;
-    } else {
-      for (std::int64_t n = 0; n * kCount < count; ++n) {
-        rows[n * kCount + stream] = row_of(std::min(first + n, last));
-      }
-    }
-  }
-  std::fill(rows + count, rows + kKeyTile, rows[count - 1]);
-}
-
 /// One tile, `count` keys from `at` on in every stream, for kRows rows: scores, online softmax, weighted
 /// values.
 template <int kRows, Loads kLoads, class T>
@@ -302,18 +279,25 @@ HWY_INLINE void attend_rows(const Work<T>& w, std::int64_t row, std::int64_t at,
   score<kRows, kLoads>(w, row, 0, count);
   float alpha[kRows] = {};
   for (int r = 0; r < kRows && row + r < w.unit.rows; ++r) alpha[r] = softmax_row(w, row + r, at, count);
-  for (std::int64_t j = 0; j < count; j += kValueGroup) weigh_group<kRows, kLoads>(w, row, j, count, alpha);
+  for (std::int64_t j = 0; j < count; j += kValueGroup<kRows, kLoads>)
+    weigh_group<kRows, kLoads>(w, row, j, count, alpha);
 }
 
 /// All tiles, each for all rows.
 template <Loads kLoads, class T>
 HWY_INLINE void attend_tiles(const Work<T>& w) {
-  constexpr std::int64_t kDepth = kKeyTile / kStreams;
+  constexpr std::int64_t kCount = kStreams<kLoads>;
+  constexpr std::int64_t kDepth = kTileKeys<kLoads> / kCount;
   for (std::int64_t at = 0; at < w.streams.length; at += kDepth) {
-    const std::int64_t count = std::min(kDepth, w.streams.length - at) * kStreams;
+    const std::int64_t count = std::min(kDepth, w.streams.length - at) * kCount;
     if (w.p.mask != MaskKind::none && !load_bias(w, at, count)) continue;
-    list_rows<kStreams>(w, w.t.k, w.p.k, at, count, w.keys);
-    list_rows<kStreams>(w, w.t.v, w.p.v, at, count, w.values);
+    list_rows<kCount>(w, w.t.k, w.p.k, at, count, w.tile, w.keys);
+    list_rows<kCount>(w, w.t.v, w.p.v, at, count, w.tile, w.values);
+    if constexpr (kLoads == Loads::rows) {
+      const std::int64_t next = std::min(at + kDepth, w.streams.length - 1);
+      const std::int64_t ahead = std::min((w.streams.length - next) * kCount, decode::kMostAhead);
+      list_rows<kCount>(w, w.t.k, w.p.k, next, ahead, decode::kMostAhead, w.keys + 2 * kMostKeys);
+    }
     std::int64_t row = 0;
     for (; row + 2 < w.unit.rows; row += 4) attend_rows<4, kLoads>(w, row, at, count);
     if (row + 1 < w.unit.rows) {
@@ -332,17 +316,18 @@ HWY_INLINE void attend_alternating(Work<T> w) {
   std::int64_t before = 0;  // keys of the tile whose values are still to be read
   float alpha = 1.0F;
   const auto read = [&](std::int64_t count) HWY_ATTR {
-    for (std::int64_t j = 0; j < std::max(count, before); j += kValueGroup) {
-      if (j < count) score<1, Loads::halves>(w, 0, j, std::min(j + kValueGroup, count));
+    constexpr std::int64_t kGroup = kValueGroup<1, Loads::halves>;
+    for (std::int64_t j = 0; j < std::max(count, before); j += kGroup) {
+      if (j < count) score<1, Loads::halves>(w, 0, j, std::min(j + kGroup, count));
       if (j < before) weigh_group<1, Loads::halves>(w, 0, j, before, &alpha);
     }
   };
-  for (std::int64_t at = 0; at < w.streams.length; at += kKeyTile) {
-    const std::int64_t count = std::min(kKeyTile, w.streams.length - at);
+  for (std::int64_t at = 0; at < w.streams.length; at += w.tile) {
+    const std::int64_t count = std::min(w.tile, w.streams.length - at);
     if (w.p.mask != MaskKind::none && !load_bias(w, at, count)) continue;
-    list_rows<1>(w, w.t.k, w.p.k, at, count, w.keys);
+    list_rows<1>(w, w.t.k, w.p.k, at, count, w.tile, w.keys);
     read(count);
-    list_rows<1>(w, w.t.v, w.p.v, at, count, w.values);
+    list_rows<1>(w, w.t.v, w.p.v, at, count, w.tile, w.values);
     alpha = softmax_row(w, 0, at, count);
     std::swap(w.scores, w.weights);
     before = count;
@@ -353,7 +338,7 @@ HWY_INLINE void attend_alternating(Work<T> w) {
 // Not inlined: with all ways of loading in one function GCC made four rows of bf16 a fifth slower.
 template <Loads kLoads, class T>
 HWY_NOINLINE void attend_typed(const Unit& unit, const Sizes& sizes, float* scratch, const State& state) {
-  const Work<T> w(unit, sizes, scratch, state, kLoads == Loads::halves ? 1 : kStreams);
+  const Work<T> w(unit, sizes, scratch, state, kStreams<kLoads>, kTileKeys<kLoads>);
   const float scale = w.p.effective_scale() * (w.p.softcap > 0 ? 1 / w.p.softcap : kLog2e);
   std::fill_n(w.q, w.sizes.rows * w.sizes.dim_qk, 0.0F);
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
@@ -400,6 +385,8 @@ void attend_unit(const Unit& unit, const Sizes& sizes, float* scratch, const Sta
     const bool alternates = unit.rows == 1 && sizeof(T) == 2;
     if (unit.reading == Reading::streams) {
       attend_typed<Loads::plain, T>(unit, sizes, scratch, state);
+    } else if (unit.reading == Reading::zen5) {
+      attend_typed<Loads::rows, T>(unit, sizes, scratch, state);
     } else if (!alternates) {
       attend_typed<Loads::ahead, T>(unit, sizes, scratch, state);
     } else if constexpr (sizeof(T) == 2) {
@@ -433,9 +420,14 @@ namespace decode {
 
 Reading reading_of_this_machine() {
 #if HWY_ARCH_X86
-  if (__builtin_cpu_is("amd")) return Reading::zen;
-#endif
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return Reading::streams;
+  constexpr unsigned kZen5 = 0x1a;
+  const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);  // the first is 15 on all that have vectors
+  return family < kZen5 ? Reading::zen4 : Reading::zen5;
+#else
   return Reading::streams;
+#endif
 }
 
 Sizes::Sizes(const Problem& p) {
@@ -447,8 +439,8 @@ Sizes::Sizes(const Problem& p) {
   dim_v = pad(p.dim_v, lanes);
   state = pad(rows * (dim_v + 2), kCacheLine);
   constexpr std::int64_t kPointerFloats = sizeof(void*) / sizeof(float);
-  constexpr std::int64_t kLists = 2 * kKeyTile * kPointerFloats;
-  scratch = pad(rows * dim_qk + 2 * rows * kKeyTile + kLists + kKeyTile, kCacheLine);
+  constexpr std::int64_t kLists = (2 * kMostKeys + kMostAhead) * kPointerFloats;
+  scratch = pad(rows * dim_qk + 2 * rows * kMostKeys + kLists + kMostKeys, kCacheLine);
 }
 
 State state_at(const Sizes& sizes, float* memory) {

@@ -17,16 +17,17 @@ namespace saccade::decode {
 
 /// Rows that share a key head at most.
 inline constexpr std::int64_t kMaxRows = 16;
-/// Keys in one pass of the softmax.
-inline constexpr std::int64_t kKeyTile = 128;
-/// Stretches of the keys that are read side by side.
-inline constexpr std::int64_t kStreams = 8;
+/// Keys in one pass of the softmax at most.
+inline constexpr std::int64_t kMostKeys = 1024;
+/// Rows of the next tile that are listed with a tile at most, to be asked for early.
+inline constexpr std::int64_t kMostAhead = 128;
 
 /// How keys and values are read, which decides the speed and how sums are rounded (docs/kernels/cpu.md).
 enum class Reading {
-  streams,  ///< kStreams stretches side by side, which is enough for Intel's prefetchers
-  zen,  ///< for AMD's: one row against 16-bit keys alternates between keys and values, each in one stream;
-        ///< all others ask for lines ahead
+  streams,  ///< eight stretches side by side, which is enough for Intel's prefetchers
+  zen4,     ///< for AMD's: one row against 16-bit keys alternates between keys and values, each in one
+            ///< stream; all others ask for lines ahead
+  zen5,     ///< two stretches, many keys before their values, and rows asked for ahead
 };
 
 /// What is best for the processor that runs this.

@@ -27,6 +27,7 @@ TEST(CpuKernels, AreRightOnEveryInstructionSet) {
     const FuzzResult result = fuzz(150, 11,
                                    {{.kernel = "cpu_decode", .config = "zen=0"},
                                     {.kernel = "cpu_decode", .config = "zen=1"},
+                                    {.kernel = "cpu_decode", .config = "zen=2"},
                                     {.kernel = "cpu_amx"},
                                     {.kernel = "cpu_blocked"}});
     EXPECT_TRUE(result.failures.empty()) << describe_failures(result);
@@ -41,7 +42,7 @@ std::string random_config(const std::string& kernel, std::uint64_t seed) {
     return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
   };
   if (kernel == "cpu_decode") {
-    return fmt::format("threads={} splits={} zen={}", pick({1, 2, 3}), pick({1, 2, 5, 33}), pick({0, 1}));
+    return fmt::format("threads={} splits={} zen={}", pick({1, 2, 3}), pick({1, 2, 5, 33}), pick({0, 1, 2}));
   }
   return fmt::format("threads={} rows={} key_tile={} splits={}", pick({1, 2, 3}), pick({1, 7, 32, 33, 64}),
                      pick({1, 5, 8, 64, 129}), pick({1, 2, 3, 17}));
