@@ -31,7 +31,7 @@ using decode::Reading;
 
 /// Values that all columns are accumulated for before the next ones are touched: few enough that arithmetic
 /// on these overlaps with waiting for the next. Four rows take their columns in several passes, during which
-/// a Zen 5 that reads far ahead would wait for memory if it were 16 (f32: 73 to 80% of the ceiling).
+/// a Zen 5 that reads far ahead would wait for memory if it were 16 (f32: 77 to 80% of the ceiling).
 template <int kRows, Loads kLoads>
 constexpr std::int64_t kValueGroup = kLoads == Loads::rows&& kRows == 4 ? 8 : 16;
 
@@ -45,7 +45,7 @@ template <int kRows, Loads kLoads, class T>
 HWY_INLINE std::int64_t rows_ahead(std::int64_t dim) {
   if constexpr (kLoads != Loads::rows) return 8;
   // Of each stream, where memory gives 75 GB/s: 2 KB for one row 70 instead of 83% of that, and for four
-  // rows, which keep more in the first level themselves, 4 KB 73 instead of 78% (f32).
+  // rows, which keep more in the first level themselves, 4 KB 74 instead of 79% (f32).
   constexpr std::int64_t kBytes = kRows == 4 ? 3072 : 4096;
   const std::int64_t rows = kBytes / std::max<std::int64_t>(dim * static_cast<std::int64_t>(sizeof(T)), 1);
   return std::clamp(kStreams<kLoads> * rows, kStreams<kLoads>, decode::kMostAhead);
