@@ -33,7 +33,7 @@ using decode::Reading;
 /// on these overlaps with waiting for the next. Four rows take their columns in several passes, during which
 /// a Zen 5 that reads far ahead would wait for memory if it were 16 (f32: 77 to 80% of the ceiling).
 template <int kRows, Loads kLoads>
-constexpr std::int64_t kValueGroup = kLoads == Loads::rows&& kRows == 4 ? 8 : 16;
+constexpr std::int64_t kValueGroup = (kLoads == Loads::rows) && (kRows == 4) ? 8 : 16;
 
 /// Whether rows of keys and values are asked for early, as whole rows. With four query rows a core is too
 /// busy to run far ahead of its reads by itself; with fewer, asking only costs an Intel.
@@ -80,7 +80,7 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
   const std::int64_t lanes = lane_count();
   const std::int64_t dim = w.p.dim_qk;
   const float* HWY_RESTRICT q = w.q + row * w.sizes.dim_qk;
-  const LoadsOnce once(dim);
+  const LoadsOnce<kLoads> once(dim);
   Vec acc[kRows][4];
   for (auto& of_row : acc) {
     for (Vec& a : of_row) a = hn::Zero(d);
@@ -112,7 +112,7 @@ HWY_INLINE void dots(const Work<T>& w, std::int64_t row, std::int64_t j) {
       step(n, key);
     }
   }
-  for (int r = 0; r < kRows; ++r) store_sums(acc[r], w.scores + (row + r) * kMostKeys + j);
+  for (int r = 0; r < kRows; ++r) store_sums(acc[r], w.scores + (row + r) * kTileKeys<kLoads> + j);
 }
 
 /// o = alpha * o + weights * V for kRows rows, kVectors vectors of columns from c on.
@@ -127,7 +127,7 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
     for (Vec& a : of_row) a = hn::Zero(d);
   }
   const std::int64_t ahead = rows_ahead<kRows, kLoads, T>(w.p.dim_v);
-  const float* HWY_RESTRICT weights = w.weights + row * kMostKeys;
+  const float* HWY_RESTRICT weights = w.weights + row * kTileKeys<kLoads>;
   for (std::int64_t j = begin; j < end; ++j) {
     if (kFetches<kLoads, kRows> && row == 0 && c == 0) fetch_place<kLoads>(w, kMostKeys + j + ahead);
     const T* value = w.values[j] + c;
@@ -141,7 +141,7 @@ HWY_INLINE void accumulate(const Work<T>& w, std::int64_t row, std::int64_t c, s
       for (int i = 0; i < kVectors; i += 2) load_pair<kLoads>(value + i * lanes, v[i], v[i + 1]);
     }
     for (int r = 0; r < kRows; ++r) {
-      const Vec weight = hn::Set(d, weights[r * kMostKeys + j]);
+      const Vec weight = hn::Set(d, weights[r * kTileKeys<kLoads> + j]);
       for (int i = 0; i < kVectors; ++i) acc[r][i] = hn::MulAdd(weight, v[i], acc[r][i]);
     }
   }
@@ -211,7 +211,7 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
   const Vec slope = hn::Set(d, w.p.alibi ? kLog2e * w.t.alibi_slopes[slope_at] : 0.0F);
   const Vec hidden = hn::Set(d, -kInfinity);
   const float* places = w.streams.places();
-  float* scores = w.scores + row * kMostKeys;
+  float* scores = w.scores + row * w.tile;
   Vec max = hidden;
   for (std::int64_t j = 0; j < count; j += lanes) {
     const Vec key = hn::Load(d, places + j);
@@ -221,7 +221,7 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
     if (w.p.alibi) s = hn::NegMulAdd(slope, hn::Abs(hn::Sub(hn::Load(d, diagonals + n), key)), s);
     auto visible = hn::And(hn::Le(hn::Load(d, begins + n), key), hn::Lt(key, hn::Load(d, ends + n)));
     if (w.p.mask != MaskKind::none) {
-      const Vec bias = hn::LoadU(d, w.bias + row * kMostKeys + j);
+      const Vec bias = hn::LoadU(d, w.bias + row * w.tile + j);
       s = hn::Add(s, bias);
       visible = hn::AndNot(hn::Eq(bias, hidden), visible);
     }
@@ -236,7 +236,7 @@ HWY_INLINE Vec modify_scores(const Work<T>& w, std::int64_t row, const KeyRange&
 template <class T>
 HWY_INLINE Vec maxima(const Work<T>& w, std::int64_t row) {
   const Floats d;
-  const float* scores = w.scores + row * kMostKeys;
+  const float* scores = w.scores + row * w.tile;
   Vec max = hn::LoadU(d, scores);
   for (std::int64_t j = lane_count(); j < w.tile; j += lane_count())
     max = hn::Max(max, hn::LoadU(d, scores + j));
@@ -256,7 +256,7 @@ HWY_INLINE float softmax_row(const Work<T>& w, std::int64_t row, std::int64_t at
   const bool whole = count == w.tile && seen.begin <= keys.begin && seen.end >= keys.end &&
                      w.streams.first(last) + at + w.streams.depth <= w.streams.end(last);
   const Vec max = plain && whole ? maxima(w, row) : modify_scores(w, row, seen, at, count);
-  float* scores = w.scores + row * kMostKeys;
+  float* scores = w.scores + row * w.tile;
   const float old_m = w.state.m[row];
   const float m = std::max(old_m, hn::GetLane(hn::MaxOfLanes(d, max)));
   const float reference = m == -kInfinity ? 0 : m;
@@ -296,7 +296,7 @@ HWY_INLINE void attend_tiles(const Work<T>& w) {
     if constexpr (kLoads == Loads::rows) {
       const std::int64_t next = std::min(at + kDepth, w.streams.length - 1);
       const std::int64_t ahead = std::min((w.streams.length - next) * kCount, decode::kMostAhead);
-      list_rows<kCount>(w, w.t.k, w.p.k, next, ahead, decode::kMostAhead, w.keys + 2 * kMostKeys);
+      list_rows<kCount>(w, w.t.k, w.p.k, next, ahead, decode::kMostAhead, w.values + kMostKeys);
     }
     std::int64_t row = 0;
     for (; row + 2 < w.unit.rows; row += 4) attend_rows<4, kLoads>(w, row, at, count);

@@ -58,8 +58,9 @@ HWY_INLINE void ask_ahead(const T* from, std::int64_t count) {
 }
 
 /// Loads of what is used several times. Left to itself GCC reads memory again at every use, which made four
-/// rows against 16-bit keys half as fast; a masked load is none that it could repeat so, if the mask (all
-/// lanes) is one that it cannot see through.
+/// rows against 16-bit keys half as fast on a Zen 5; a masked load is none that it could repeat so, if the
+/// mask (all lanes) is one that it cannot see through.
+template <Loads kLoads>
 class LoadsOnce {
  public:
   /// `steps` is any number above 0 that is only known at run time.
@@ -67,10 +68,9 @@ class LoadsOnce {
       : every_lane_(hn::FirstN(Floats(), steps > 0 ? hn::Lanes(Floats()) : 0)) {}
   HWY_INLINE Vec load(const float* from) const {
 #if HWY_TARGET <= HWY_AVX3
-    return hn::MaskedLoad(every_lane_, Floats(), from);
-#else
-    return hn::LoadU(Floats(), from);
+    if constexpr (kLoads == Loads::rows) return hn::MaskedLoad(every_lane_, Floats(), from);
 #endif
+    return hn::LoadU(Floats(), from);
   }
 
  private:

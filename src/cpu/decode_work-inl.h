@@ -134,7 +134,7 @@ HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count)
   bool visible = false;
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
     const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.head(row), w.query(row), 0);
-    float* bias = w.bias + row * kMostKeys;
+    float* bias = w.bias + row * w.tile;
     std::int64_t stream = 0;
     for (std::int64_t j = 0, n = at; j < count; ++j) {
       const std::int64_t key = w.streams.first(stream) + n;

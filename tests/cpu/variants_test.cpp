@@ -72,5 +72,23 @@ TEST(CpuKernels, AreRightInEveryConfiguration) {
   }
 }
 
+/// Random problems have 300 keys at most, which is less than the longest tile: these have several, whole ones
+/// and ends, with everything that hides or moves keys.
+TEST(CpuKernels, DecodeOverManyTiles) {
+  for (const char* shape :
+       {"b1 h2 lq1 lk4200 d40 f16", "b2 h8/2 lq1 lk2048 d64 bf16", "b1 h8/2 lq2 lk3001 d72 f32 causal br lse",
+        "b1 h2 lq1 lk5000 d32 f16 window=2200,0 br", "b1 h4/2 lq1 lk2600 d24 f32 mask=k",
+        "b1 h4/2 lq2 lk2600 d24 bf16 bias alibi br",
+        "b2 h4/2 lq1 lk2600 d16 f16 paged=16 kvlens softcap=20 sinks", "b2 h3 lq1 lk2300 d1 f32 varlen"}) {
+    const Problem problem = parse_problem(shape).value();
+    for (const int zen : {0, 1, 2}) {
+      const PlanOptions options{.kernel = "cpu_decode", .config = fmt::format("splits=1 zen={}", zen)};
+      const Verdict verdict = verify(problem, kernel_runner(options), {.seed = 5});
+      EXPECT_TRUE(verdict.passed()) << options.config << " on " << shape << ": "
+                                    << (verdict.failures.empty() ? "" : verdict.failures.front().detail);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace saccade
