@@ -94,12 +94,12 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   Config given(text);
   const int threads = given.take("threads", worthwhile_threads(p, machine.threads), 1, machine.threads);
   const int splits = given.take("splits", choose_splits(p, threads), 1, kMaxSplits);
-  // 0: as an Intel had better read; 1: as a Zen 4; 2: as a Zen 5.
-  const int zen = given.take("zen", static_cast<int>(decode::reading_of_this_machine()), 0, 2);
+  const int reading = given.take("reading", static_cast<int>(decode::reading_of_this_machine()), 0,
+                                 static_cast<int>(decode::Reading::turns));
   if (Status status = given.finish("cpu_decode"); !status.ok()) return status;
-  DecodeRun decode_run(p, threads, splits, decode::Reading{zen});
+  DecodeRun decode_run(p, threads, splits, decode::Reading{reading});
   const std::size_t bytes = decode_run.workspace_bytes();
-  return Prepared{fmt::format("threads={} splits={} zen={}", threads, splits, zen), bytes,
+  return Prepared{fmt::format("threads={} splits={} reading={}", threads, splits, reading), bytes,
                   [decode_run](const Tensors& t, std::byte* workspace, Stream) -> Status {
                     decode_run(t, reinterpret_cast<float*>(workspace));
                     return {};

@@ -24,10 +24,13 @@ inline constexpr std::int64_t kMostAhead = 128;
 
 /// How keys and values are read, which decides the speed and how sums are rounded (docs/kernels/cpu.md).
 enum class Reading {
-  streams,  ///< eight stretches side by side, which is enough for Intel's prefetchers
-  zen4,     ///< for AMD's: one row against 16-bit keys alternates between keys and values, each in one
-            ///< stream; all others ask for lines ahead
+  streams,  ///< eight stretches side by side
+  zen4,     ///< one row against 16-bit keys alternates between tiles of keys and values, each in one stream;
+            ///< all others ask for lines ahead
   zen5,     ///< two stretches, many keys before their values, and rows asked for ahead
+  intel,    ///< one row reads a few keys in turn with a few values while they are too many for a cache, else
+            ///< as streams; more rows ask for lines ahead
+  turns,    ///< as intel, however many keys there are (for tests)
 };
 
 /// What is best for the processor that runs this.

@@ -8,7 +8,6 @@
 #endif
 
 #include <cstdint>
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 #include <type_traits>
 
@@ -18,11 +17,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace saccade::HWY_NAMESPACE {
 
-/// Asks for a row early.
+/// Asks for the row that lies `bytes` behind this one, which may be outside the tensor.
 template <class T>
-HWY_INLINE void fetch_row(const T* row, std::int64_t length) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  for (std::int64_t i = 0; i < length; i += kLine) hwy::Prefetch(row + i);
+HWY_INLINE void fetch_row(const T* row, std::int64_t length, std::int64_t bytes = 0) {
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(row) + static_cast<std::uintptr_t>(bytes);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length) * sizeof(T);
+  for (std::uintptr_t line = begin; line < end; line += 64)
+    __builtin_prefetch(reinterpret_cast<const void*>(line));
 }
 
 /// How a row is loaded.
@@ -31,16 +32,19 @@ enum class Loads {
   ahead,   ///< and its lines kBytesAhead further on are asked for, evenly spread over the arithmetic
   halves,  ///< every line by two loads: a Zen 4 reads a stream of bf16 at 102 instead of 88% of the ceiling
   rows,    ///< and whole rows are asked for before their turn
+  turns,   ///< the same, a few keys in turn with a few values
 };
 
 /// Stretches of the keys that are read side by side, and keys that are scored before their values are read. A
 /// Zen 5 that has arithmetic to do reads two streams at 50 GB/s, and eight at 25.
 template <Loads kLoads>
-constexpr std::int64_t kStreams = kLoads == Loads::halves ? 1
-                                  : kLoads == Loads::rows ? 2
-                                                          : 8;
+constexpr std::int64_t kStreams = kLoads == Loads::halves                           ? 1
+                                  : kLoads == Loads::rows || kLoads == Loads::turns ? 2
+                                                                                    : 8;
 template <Loads kLoads>
-constexpr std::int64_t kTileKeys = kLoads == Loads::rows ? decode::kMostKeys : 128;
+constexpr std::int64_t kTileKeys = kLoads == Loads::rows    ? decode::kMostKeys
+                                   : kLoads == Loads::turns ? 16
+                                                            : 128;
 
 /// In a stream: the best of 1, 2 and 4 KB for f32, and as good as any for the others.
 constexpr std::uintptr_t kBytesAhead = 2048;
@@ -68,7 +72,8 @@ class LoadsOnce {
       : every_lane_(hn::FirstN(Floats(), steps > 0 ? hn::Lanes(Floats()) : 0)) {}
   HWY_INLINE Vec load(const float* from) const {
 #if HWY_TARGET <= HWY_AVX3
-    if constexpr (kLoads == Loads::rows) return hn::MaskedLoad(every_lane_, Floats(), from);
+    if constexpr (kLoads == Loads::rows || kLoads == Loads::turns)
+      return hn::MaskedLoad(every_lane_, Floats(), from);
 #endif
     return hn::LoadU(Floats(), from);
   }

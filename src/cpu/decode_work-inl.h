@@ -22,6 +22,8 @@ using decode::Sizes;
 using decode::State;
 using decode::Unit;
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
 /// How far from the tile's first key in its stream the n-th key of a tile is.
 template <std::int64_t kCount>
 struct Places {
@@ -130,7 +132,6 @@ HWY_INLINE void list_rows(const Work<T>& w, const void* tensor, const Strides& s
 /// The mask of every row over the tile as a bias in base 2; returns whether any pair is visible.
 template <class T>
 HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count) {
-  constexpr float kHidden = -std::numeric_limits<float>::infinity();
   bool visible = false;
   for (std::int64_t row = 0; row < w.unit.rows; ++row) {
     const std::int64_t offset = mask_offset(w.p, w.unit.sequence, w.head(row), w.query(row), 0);
@@ -140,13 +141,13 @@ HWY_INLINE bool load_bias(const Work<T>& w, std::int64_t at, std::int64_t count)
       const std::int64_t key = w.streams.first(stream) + n;
       const std::int64_t place = offset + key * w.p.mask_strides.key;
       if (key >= w.streams.end(stream)) {
-        bias[j] = kHidden;
+        bias[j] = -kInfinity;
       } else if (w.p.mask == MaskKind::boolean) {
-        bias[j] = static_cast<const std::uint8_t*>(w.t.mask)[place] != 0 ? 0.0F : kHidden;
+        bias[j] = static_cast<const std::uint8_t*>(w.t.mask)[place] != 0 ? 0.0F : -kInfinity;
       } else {
         bias[j] = bias_in_base_2(load(w.p.mask_dtype, w.t.mask, place));
       }
-      visible |= bias[j] != kHidden;
+      visible |= bias[j] != -kInfinity;
       if (++stream == w.streams.count) {
         stream = 0;
         ++n;

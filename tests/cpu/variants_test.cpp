@@ -25,9 +25,10 @@ TEST(CpuKernels, AreRightOnEveryInstructionSet) {
     SCOPED_TRACE(hwy::TargetName(target));
     const OnlyTarget only(target);
     const FuzzResult result = fuzz(150, 11,
-                                   {{.kernel = "cpu_decode", .config = "zen=0"},
-                                    {.kernel = "cpu_decode", .config = "zen=1"},
-                                    {.kernel = "cpu_decode", .config = "zen=2"},
+                                   {{.kernel = "cpu_decode", .config = "reading=0"},
+                                    {.kernel = "cpu_decode", .config = "reading=1"},
+                                    {.kernel = "cpu_decode", .config = "reading=2"},
+                                    {.kernel = "cpu_decode", .config = "reading=4"},
                                     {.kernel = "cpu_amx"},
                                     {.kernel = "cpu_blocked"}});
     EXPECT_TRUE(result.failures.empty()) << describe_failures(result);
@@ -42,7 +43,8 @@ std::string random_config(const std::string& kernel, std::uint64_t seed) {
     return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
   };
   if (kernel == "cpu_decode") {
-    return fmt::format("threads={} splits={} zen={}", pick({1, 2, 3}), pick({1, 2, 5, 33}), pick({0, 1, 2}));
+    return fmt::format("threads={} splits={} reading={}", pick({1, 2, 3}), pick({1, 2, 5, 33}),
+                       pick({0, 1, 2, 3, 4}));
   }
   return fmt::format("threads={} rows={} key_tile={} splits={}", pick({1, 2, 3}), pick({1, 7, 32, 33, 64}),
                      pick({1, 5, 8, 64, 129}), pick({1, 2, 3, 17}));
@@ -76,13 +78,15 @@ TEST(CpuKernels, AreRightInEveryConfiguration) {
 /// and ends, with everything that hides or moves keys.
 TEST(CpuKernels, DecodeOverManyTiles) {
   for (const char* shape :
-       {"b1 h2 lq1 lk4200 d40 f16", "b2 h8/2 lq1 lk2048 d64 bf16", "b1 h8/2 lq2 lk3001 d72 f32 causal br lse",
+       {"b1 h2 lq1 lk4200 d40 f16", "b1 h1 lq1 lk70001 d32 bf16 causal br lse sinks",
+        "b2 h8/2 lq1 lk2048 d64 bf16", "b1 h8/2 lq2 lk3001 d72 f32 causal br lse",
         "b1 h2 lq1 lk5000 d32 f16 window=2200,0 br", "b1 h4/2 lq1 lk2600 d24 f32 mask=k",
         "b1 h4/2 lq2 lk2600 d24 bf16 bias alibi br",
         "b2 h4/2 lq1 lk2600 d16 f16 paged=16 kvlens softcap=20 sinks", "b2 h3 lq1 lk2300 d1 f32 varlen"}) {
     const Problem problem = parse_problem(shape).value();
-    for (const int zen : {0, 1, 2}) {
-      const PlanOptions options{.kernel = "cpu_decode", .config = fmt::format("splits=1 zen={}", zen)};
+    for (const int reading : {0, 1, 2, 3, 4}) {
+      const PlanOptions options{.kernel = "cpu_decode",
+                                .config = fmt::format("splits=1 reading={}", reading)};
       const Verdict verdict = verify(problem, kernel_runner(options), {.seed = 5});
       EXPECT_TRUE(verdict.passed()) << options.config << " on " << shape << ": "
                                     << (verdict.failures.empty() ? "" : verdict.failures.front().detail);
