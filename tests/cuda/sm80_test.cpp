@@ -147,15 +147,19 @@ TEST_P(Sm80, CountsWhatItsScheduleSays) {
   EXPECT_EQ(count.blocks, 2U);
   EXPECT_EQ(count.matrix_flops, number(4L * lq * lk * c.dim));
   EXPECT_EQ(count.copied_bytes, number(2L * (lq * c.dim + 2 * 2 * lk * c.dim)));
-  // An exponential a score; four lanes raise a row's base, once; one for a row's part of eight columns, and a
-  // reciprocal for all of its parts.
-  EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.key_groups + lq * c.dim / 8 * (c.key_groups + 1)));
+  // An exponential a score; four lanes raise a row's base, once. To end with, a reciprocal by each of the
+  // four, or where groups meet an exponential for a row's part of eight columns and a reciprocal for all of
+  // its parts.
+  const bool alone = c.key_groups == 1;
+  const int ends = alone ? 4 * lq : lq * c.dim / 8 * (c.key_groups + 1);
+  EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.key_groups + ends));
   // Two shuffles for each of two maxima of 16 rows, once; the same for their sums.
   EXPECT_EQ(count.shuffles, number(lq / 16 * 4 * 2 * c.key_groups));
-  // A barrier a tile, a second one where values are waited for apart; one more to begin and two to end with.
+  // A barrier a tile, a second one where values are waited for apart; two where groups meet.
   const int tiles = lk / c.tile_keys / c.key_groups;
   const bool halves = c.key_groups > 1 && c.score_keys == c.tile_keys;
-  EXPECT_EQ(count.block_barriers, number(2 * c.threads() / 32 * (tiles + (halves ? tiles : 0) + 2)));
+  EXPECT_EQ(count.block_barriers,
+            number(2 * c.threads() / 32 * (tiles + (halves ? tiles : 0) + (alone ? 0 : 2))));
 }
 
 // Scores that climb from tile to tile: a little does not move what weights are relative to; a lot does, and
@@ -293,6 +297,25 @@ TEST(Sm80Planner, SharesOutTheKeysOfSmallGrids) {
   EXPECT_GE(split("b1 h32/8 lq1 lk4k d128 f16"), 4);
   EXPECT_GE(split("b1 h32/8 lq1 lk64k d128 bf16 sinks"), 4);
   EXPECT_EQ(split("b1 h8 lq1 lk64k d128 f16 window=511,0 br"), 1);  // nine tiles of keys are too few
+}
+
+// Plain instances count the 16 bytes to each row in 31 bits; strides of axes with one step do not matter.
+TEST(Sm80Planner, LeavesFarRowsToGeneralInstances) {
+  const auto config = [](const Problem& problem) {
+    return find_emulated("sm80")->prepare(problem, emulated_machine(), "")->config;
+  };
+  constexpr std::int64_t kReach = std::int64_t{1} << 34;  // 2^31 times eight numbers
+  Problem problem = parse_problem("b2 h2 l64 d64 f16").value();
+  const std::int64_t rest = 2 * problem.v.head + (64 + 1024) * problem.v.row;
+  problem.v.batch = (kReach - 8 - rest) / 2 / 8 * 8;
+  EXPECT_NE(config(problem).find("general=0"), std::string::npos);
+  problem.v.batch = -problem.v.batch;
+  EXPECT_NE(config(problem).find("general=0"), std::string::npos);
+  problem.v.batch = (kReach - rest) / 2 / 8 * 8 + 8;
+  EXPECT_NE(config(problem).find("general=1"), std::string::npos);
+  Problem one = parse_problem("b1 h2 l64 d64 f16").value();
+  one.v.batch = kReach + 8;
+  EXPECT_NE(config(one).find("general=0"), std::string::npos);
 }
 
 // Where floats are 16 apart, what is added to a base may round up: a weight of 2^16 would be infinite in f16.

@@ -82,16 +82,16 @@ class AnyUnit {
   [[nodiscard]] SACCADE_DEVICE float sink() const {
     return a_.p.sinks ? tile::kLog2e * ptx::load_constant(a_.t.sinks + head_) : -tile::kInfinity;
   }
-  SACCADE_DEVICE void write(int row, int column, const float (&x)[8]) const {
+  SACCADE_DEVICE void write(int row, int column, const ptx::Bytes16& x) const {
     T* to = static_cast<T*>(a_.t.o) + query_offset(a_.p, a_.p.o, where(), head_, row) + column;
     const int count = static_cast<int>(a_.p.dim_v) - column;
     if (a_.aligned && count >= 8) {
-      ptx::store(reinterpret_cast<ptx::Bytes16*>(to), pack_chunk<T>(x));
+      ptx::store(reinterpret_cast<ptx::Bytes16*>(to), x);
       return;
     }
     SACCADE_UNROLL
     for (int e = 0; e < 8; ++e) {
-      if (e < count) ptx::store(to + e, ptx::from_float<T>(x[e]));
+      if (e < count) ptx::store(to + e, T{static_cast<std::uint16_t>(x.words[e / 2] >> e % 2 * 16)});
     }
   }
   SACCADE_DEVICE void write_lse(int row, const tile::RowState& state) const {

@@ -111,7 +111,12 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   ptx::wait_copies<0>();
   rows.finish();
   const Part part{a.blocks, share.block, a.blocks > 1 ? a.queue.number(share, a.numbers) : 0};
-  Results<T, Instance, Unit>(unit, a.split, part, first_row).write(rows, group, warp_row);
+  const Results<T, Instance, Unit> results(unit, a.split, part, first_row);
+  if (kGroups == 1 && part.blocks == 1) {
+    results.write_alone(rows, warp_row);
+  } else {
+    results.write(rows, group, warp_row);
+  }
 }
 
 }  // namespace saccade::SACCADE_MACHINE::sm80

@@ -1,6 +1,6 @@
-// How a block's results leave it: warps' rows meet in shared memory, groups are added up there, blocks that
-// share a tile of queries are added up in the workspace, and rows are written 16 bytes at a time. Parts are
-// always added in the same order, so the bits never depend on who was first.
+// How a block's results leave it, 16 bytes at a time. Warps that have rows to themselves write them; else
+// rows meet in shared memory, groups are added up there, and blocks that share a tile of queries in the
+// workspace. Parts are always added in the same order, so the bits never depend on who was first.
 #pragma once
 
 #include <bit>
@@ -9,6 +9,7 @@
 #include "cuda/ptx/memory.h"
 #include "cuda/sm80/split.h"
 #include "cuda/tile/softmax.h"
+#include "cuda/tile/swizzle.h"
 
 namespace saccade::SACCADE_MACHINE::sm80 {
 
@@ -43,6 +44,15 @@ SACCADE_DEVICE ptx::Bytes8 pair_of(float x, float y) {
 }
 SACCADE_DEVICE tile::RowState state_of_pair(const ptx::Bytes8& bits) {
   return {std::bit_cast<float>(bits.words[0]), std::bit_cast<float>(bits.words[1])};
+}
+
+/// Eight numbers to their 16 bytes.
+template <class T>
+SACCADE_DEVICE ptx::Bytes16 pack_chunk(const float (&x)[8]) {
+  ptx::Bytes16 packed;
+  SACCADE_UNROLL
+  for (int e = 0; e < 4; ++e) packed.words[e] = ptx::pack<T>(x[2 * e], x[2 * e + 1]);
+  return packed;
 }
 
 /// Eight columns of a row: sums of weighted values, and what they are relative to.
@@ -90,6 +100,36 @@ class Results {
   SACCADE_DEVICE Results(const Unit& unit, const Split& split, const Part& part, int first_row)
       : unit_(unit), split_(split), part_(part), first_row_(first_row) {}
 
+  /// Writes the rows of a warp, from warp_row of the block on, of which nobody else has a part: it waits for
+  /// nobody, and puts them where its queries were.
+  template <class Rows>
+  SACCADE_DEVICE void write_alone(const Rows& rows, int warp_row) const {
+    using Tile = tile::SwizzledTile<kConfig.dim>;
+    const int first = first_row_ + warp_row;
+    const ptx::SharedPointer<T> own = Memory::queries() + warp_row * kConfig.dim;
+    const float sink = unit_.sink();
+    ptx::sync_warp();  // no lane reads queries any more
+    rows.put(own, [&](int row, tile::RowState state) {
+      const float keep = state.take_sink(sink);
+      if (ptx::lane_index() % 4 == 0 && first + row < unit_.len_q()) unit_.write_lse(first + row, state);
+      return keep * state.weight();
+    });
+    ptx::sync_warp();
+    const auto write_rows = [&](const auto& exists) {
+      SACCADE_UNROLL
+      for (int n = 0; n < Rows::kRows * Tile::kChunks; n += ptx::kWarpThreads) {
+        const int row = (n + ptx::lane_index()) / Tile::kChunks;
+        const int column = (n + ptx::lane_index()) % Tile::kChunks * Tile::kChunk;
+        const auto* from = reinterpret_cast<const ptx::Bytes16*>((own + Tile::offset(row, column)).generic());
+        if (exists(first + row)) unit_.write(first + row, column, ptx::load(from));
+      }
+    };
+    if (first + Rows::kRows <= unit_.len_q()) {
+      write_rows([](int) { return true; });
+    } else {
+      write_rows([&](int row) { return row < unit_.len_q(); });
+    }
+  }
   /// Brings a warp's rows, from warp_row of the block on, together with all others; by the whole block.
   template <class Rows>
   SACCADE_DEVICE void write(const Rows& rows, int group, int warp_row) const {
@@ -191,7 +231,7 @@ class Results {
     float o[8];
     SACCADE_UNROLL
     for (int e = 0; e < 8; ++e) o[e] = chunk.sum[e] * weight;
-    unit_.write(first_row_ + row, column, o);
+    unit_.write(first_row_ + row, column, pack_chunk<T>(o));
     if (column == 0) unit_.write_lse(first_row_ + row, chunk.state);
   }
   /// Whether all other blocks of the tile of queries have left their results; the same for all threads.

@@ -8,6 +8,7 @@
 #include "cuda/sm80/sm80.h"
 #include "cuda/sm80/split.h"
 #include "cuda/tile/keys.h"
+#include "cuda/tile/tensor.h"
 
 namespace saccade::SACCADE_MACHINE {
 namespace sm80 {
@@ -47,6 +48,15 @@ std::int64_t blocks_of(const Problem& p, const Config& c) {
   return p.batch * p.heads_q * ((p.len_q + c.rows() - 1) / c.rows());
 }
 
+/// Whether plain instances can count where the rows of q, k, v and o are.
+bool is_near(const Problem& p) {
+  const auto fits = [&](const Strides& strides, std::int64_t heads, std::int64_t rows) {
+    return tile::NearTensor4<std::uint16_t>::fits(strides, p.batch, heads, rows);
+  };
+  return fits(p.q, p.heads_q, p.len_q) && fits(p.o, p.heads_q, p.len_q) && fits(p.k, p.heads_kv, p.len_kv) &&
+         fits(p.v, p.heads_kv, p.len_kv);
+}
+
 /// Why the instance cannot compute the problem.
 std::optional<std::string> refusal(const Problem& p, const Machine& machine, const Config& c) {
   const std::int64_t dim = std::max(p.dim_qk, p.dim_v);
@@ -57,6 +67,7 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   if (c.general == 0 && !has_dense_tensors(p)) return "it takes dense tensors";
   if (c.general == 0 && (machine.pointer_alignment % 16 != 0 || !has_aligned_rows(p)))
     return "it moves 16 bytes at a time";
+  if (c.general == 0 && !is_near(p)) return "it counts what is in a tensor in 32 bits";
   return refuse_shared_memory(c.shared_bytes(), machine);
 }
 

@@ -4,6 +4,7 @@
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/warp.h"
 #include "cuda/tile/swizzle.h"
+#include "cuda/tile/tensor.h"
 
 namespace saccade::SACCADE_MACHINE::tile {
 
@@ -25,14 +26,21 @@ class RowCopies {
   static SACCADE_DEVICE const T* source(const T* tile, std::int64_t stride, int thread) {
     return tile + row_of(thread) * stride + column_of(thread);
   }
-  /// Starts the copies of a tile, from source() on.
-  SACCADE_DEVICE void start(ptx::SharedPointer<T> to, const T* from, std::int64_t stride) const {
+  /// The same of a tile whose first row is `row`, as chunks from the tensor's beginning.
+  static SACCADE_DEVICE int source(const NearTensor4<const T>& tensor, int batch, int head, int row,
+                                   int thread) {
+    return tensor.chunks_to(batch, head, row + row_of(thread)) + thread % Tile::kChunks;
+  }
+  /// Starts the copies of a tile, from source() on. Stride: std::int64_t or Chunks.
+  template <class Stride>
+  SACCADE_DEVICE void start(ptx::SharedPointer<T> to, const T* from, Stride stride) const {
     SACCADE_UNROLL
     for (int n = 0; n < kSteps; ++n, from += kRowsAtOnce * stride) ptx::copy_async_16(to + place(n), from);
   }
   /// Starts the copies of its first `rows` rows; the others become zeros, and would be read at `nowhere`:
   /// addresses must be valid even where nothing is read.
-  SACCADE_DEVICE void start(ptx::SharedPointer<T> to, const T* from, std::int64_t stride, int rows,
+  template <class Stride>
+  SACCADE_DEVICE void start(ptx::SharedPointer<T> to, const T* from, Stride stride, int rows,
                             const T* nowhere) const {
     SACCADE_NO_UNROLL
     for (int n = 0; n < kSteps; ++n, from += kRowsAtOnce * stride) {
@@ -66,6 +74,19 @@ SACCADE_DEVICE void copy_rows(ptx::SharedPointer<T> to, const T* from, std::int6
     copies.start(to, source, row);
   } else {
     copies.start(to, source, row, len - first, from);
+  }
+}
+/// The same of a head's rows.
+template <class T, int kRows, int kDim, int kThreads>
+SACCADE_DEVICE void copy_rows(ptx::SharedPointer<T> to, const NearTensor4<const T>& tensor, int batch,
+                              int head, int first, int thread) {
+  using Copies = RowCopies<T, kRows, kDim, kThreads>;
+  const Copies copies(thread);
+  const T* source = tensor.at(Copies::source(tensor, batch, head, first, thread));
+  if (first + kRows <= tensor.length) {
+    copies.start(to, source, tensor.row);
+  } else {
+    copies.start(to, source, tensor.row, tensor.length - first, tensor.data);
   }
 }
 

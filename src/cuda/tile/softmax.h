@@ -57,6 +57,13 @@ struct RowState {
     m = larger(new_max, m);
     return m == -kInfinity ? 1.0F : ptx::fast_exp2(old - m);
   }
+  /// Takes in a sink (-inf: none): a weight without a value. Returns what the sums so far are worth now.
+  SACCADE_DEVICE float take_sink(float sink) {
+    if (sink == -kInfinity) return 1.0F;
+    const float keep = raise(sink);
+    l = ptx::fma(l, keep, ptx::fast_exp2(sink - m));
+    return keep;
+  }
   /// What scores are compared with: the maximum, or 0 while there is none, so that -inf - base stays -inf.
   [[nodiscard]] SACCADE_DEVICE float base() const { return m == -kInfinity ? 0.0F : m; }
   /// The factor that turns the sum of weighted values into the output; 0 for a row with nothing to attend to.

@@ -114,6 +114,21 @@ class WarpRows {
     }
   }
 
+  /// Puts all rows into a swizzled tile, from `to` on, each times factor(row within the warp, state).
+  template <class Factor>
+  SACCADE_DEVICE void put(ptx::SharedPointer<T> to, const Factor& factor) const {
+    for_each_state([&](int r, int h) {
+      const int row = 16 * r + 8 * h + lane() / 4;
+      const float times = factor(row, state_[r][h]);
+      SACCADE_UNROLL
+      for (int n = 0; n < kDim / 8; ++n) {
+        const ptx::SharedPointer<T> pair = to + (Tile::offset(row, 8 * n) + lane() % 4 * 2);
+        ptx::store(reinterpret_cast<std::uint32_t*>(pair.generic()),
+                   ptx::pack<T>(o_[r][n][2 * h] * times, o_[r][n][2 * h + 1] * times));
+      }
+    });
+  }
+
   /// Writes rows [row, row + kRows) of the output, those below `rows`.
   SACCADE_DEVICE void write(T* o, std::int64_t stride, int row, int rows) {
     finish();

@@ -14,6 +14,7 @@
 #include "cuda/tile/scheduler.h"
 #include "cuda/tile/softmax.h"
 #include "cuda/tile/swizzle.h"
+#include "cuda/tile/tensor.h"
 #include "emu/machine.h"
 
 namespace saccade {
@@ -340,6 +341,32 @@ TEST(RowState, ARowThatSeesNothingIsEmptyAndMakesNoNan) {
     EXPECT_EQ(state.lse(), -tile::kInfinity);
     EXPECT_EQ(state.raise(5), 0) << "what came before the first key is worth nothing";
   });
+}
+
+// Counted in chunks, a row is where its strides say, and what chunks cannot count is refused.
+TEST(NearTensor, FindsEveryRow) {
+  std::mt19937_64 random(3);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  int taken = 0;
+  for (int n = 0; n < 1000; ++n) {
+    const std::int64_t batches = pick(1, 4), heads = pick(1, 4), rows = pick(1, 300);
+    const auto stride = [&] {
+      return 8 * pick(-(std::int64_t{1} << pick(0, 33)), std::int64_t{1} << pick(0, 33));
+    };
+    const Strides s{.batch = stride(), .head = stride(), .row = stride()};
+    if (!tile::NearTensor4<std::uint16_t>::fits(s, batches, heads, rows)) continue;
+    ++taken;
+    const auto near = tile::NearTensor4<std::uint16_t>::of(nullptr, s, batches, heads, rows);
+    const std::int64_t b = pick(0, batches - 1), h = pick(0, heads - 1), i = pick(0, rows - 1);
+    EXPECT_EQ(near.chunks_to(static_cast<int>(b), static_cast<int>(h), static_cast<int>(i)) * std::int64_t{8},
+              b * s.batch + h * s.head + i * s.row);
+  }
+  EXPECT_GT(taken, 100);
+  const Strides far{.batch = std::int64_t{1} << 34, .head = 8, .row = 8};
+  EXPECT_FALSE(tile::NearTensor4<std::uint16_t>::fits(far, 2, 1, 1));
+  EXPECT_TRUE(tile::NearTensor4<std::uint16_t>::fits(far, 1, 1, 1));
 }
 
 }  // namespace
