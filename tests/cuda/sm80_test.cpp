@@ -155,18 +155,19 @@ TEST_P(Sm80, CountsWhatItsScheduleSays) {
   EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.key_groups + ends));
   // Two shuffles for each of two maxima of 16 rows, once; the same for their sums.
   EXPECT_EQ(count.shuffles, number(lq / 16 * 4 * 2 * c.key_groups));
-  // A barrier a tile, a second one where values are waited for apart; two where groups meet.
+  // A barrier a tile, another one where values are waited for apart, and queries; two where groups meet.
   const int tiles = lk / c.tile_keys / c.key_groups;
   const bool halves = c.key_groups > 1 && c.score_keys == c.tile_keys;
   EXPECT_EQ(count.block_barriers,
-            number(2 * c.threads() / 32 * (tiles + (halves ? tiles : 0) + (alone ? 0 : 2))));
+            number(2 * c.threads() / 32 *
+                   (tiles + (halves ? tiles : 0) + (c.holds_all() ? 1 : 0) + (alone ? 0 : 2))));
 }
 
 // Scores that climb from tile to tile: a little does not move what weights are relative to; a lot does, and
 // where weights are computed boldly the first product is computed again.
 TEST_P(Sm80, MovesTheBaseWhenScoresClimb) {
   const sm80::Config& c = GetParam().config;
-  const int lq = c.rows(), lk = 8 * c.tile_keys * c.key_groups;
+  const int lq = c.rows(), lk = (c.holds_all() ? 1 : 8) * c.tile_keys * c.key_groups;
   const auto climbing = [&](float step) {
     std::vector<float> scores(static_cast<std::size_t>(lk));
     for (int j = 0; j < lk; ++j)
@@ -253,8 +254,10 @@ TEST(Sm80Planner, TakesTheFastestOnTheMeasuredChip) {
   ASSERT_EQ(emulated_machine().multiprocessors, 132);
   const std::pair<const char*, const char*> choices[] = {
       {"b1 h8 l128 d64", "row_warps=1 row_tiles=1 key_groups=4"},
-      {"b1 h8 l512 d64", "row_warps=2 row_tiles=1 key_groups=4"},
-      {"b1 h8 l512 d64 causal", "row_warps=1 row_tiles=1 key_groups=4"},
+      {"b1 h8 l512 d64", "row_warps=2 row_tiles=1 key_groups=8"},
+      {"b1 h8 l512 d64 causal", "row_warps=2 row_tiles=1 key_groups=8"},
+      {"b1 h8 l480 d64", "row_warps=2 row_tiles=1 key_groups=4"},
+      {"b1 h8 l448 d64 causal", "row_warps=1 row_tiles=1 key_groups=4"},
       {"b1 h8 l384 d64 causal", "row_warps=1 row_tiles=1 key_groups=4"},
       {"b2 h8 l256 d64 causal", "row_warps=1 row_tiles=1 key_groups=4"},
       {"b1 h8 l400 d64 causal", "row_warps=2 row_tiles=1 key_groups=4"},

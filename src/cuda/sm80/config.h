@@ -24,6 +24,8 @@ struct Config {
   /// Whether weights are computed before it is known that none is too large (tile/warp_rows.h): pays where
   /// warps have many tiles and 32 rows to share each with.
   [[nodiscard]] constexpr bool bold() const { return row_tiles == 2 && key_groups == 1; }
+  /// Whether every group has one tile and no more.
+  [[nodiscard]] constexpr bool holds_all() const { return stages == 1; }
   [[nodiscard]] constexpr int rows() const { return 16 * row_tiles * row_warps; }
   [[nodiscard]] constexpr int group_threads() const { return 32 * row_warps; }
   [[nodiscard]] constexpr int threads() const { return group_threads() * key_groups; }
@@ -32,10 +34,17 @@ struct Config {
   /// Floats between two rows of a partial result: eight more than the row has, so that rows lie in other
   /// banks.
   [[nodiscard]] constexpr int partial_stride() const { return dim + 8; }
+  /// Of a group's partial result.
+  [[nodiscard]] constexpr std::size_t part_bytes() const {
+    return static_cast<std::size_t>(rows() * partial_stride()) * sizeof(float);
+  }
+  [[nodiscard]] constexpr bool parts_fit_rings() const {
+    return key_groups * part_bytes() <= static_cast<std::size_t>(ring()) * 2;
+  }
   [[nodiscard]] constexpr std::size_t shared_bytes() const {
     const auto tiles = static_cast<std::size_t>(rows() * dim + ring()) * 2;
     const auto states = static_cast<std::size_t>(key_groups * rows()) * 2 * sizeof(float);
-    const auto partial = static_cast<std::size_t>(key_groups * rows() * partial_stride()) * sizeof(float);
+    const std::size_t partial = key_groups * part_bytes();
     return (tiles > partial ? tiles : partial) + states;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;

@@ -60,53 +60,76 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     }
   };
   unit.copy_queries(Memory::queries(), first_row, thread);
-  SACCADE_UNROLL
-  for (int n = 0; n < kStages - 1; ++n) fetch(n * kStage, tiles.first + group + n * kGroups);
-
   const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
-  constexpr bool kInHalves = kGroups > 1 && kConfig.score_keys == kKeys;
-  constexpr int kOnTheirWay = 2 * (kStages - 2);  // copies of the tiles after this one
-  // With many groups copies take long to start: the scores, whose keys are there, come first.
-  constexpr bool kScoresFirst = kInHalves && kGroups > 2;
-  static_assert(!kScoresFirst || !kConfig.bold());
-  const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
-  const auto wait_for_values = [&] {
-    if constexpr (kInHalves) {
-      ptx::wait_copies<kOnTheirWay + 2>();
-      meet();
-    }
-  };
   Rows rows;
-  unit.look_ahead(first_row + thread / (kConfig.dim / 8));
-  wait_for_keys();
-  ptx::sync_block();  // the queries, and every group's first keys
-  rows.load_queries(Memory::queries(), warp_row, scores.scale);
-  // All groups go round equally often, whether or not there is a tile left for them: racecheck takes warps
-  // that have passed different numbers of barriers for unordered.
-  int take = 0;
-  bool more = false;
-  for (int some = tiles.first; some < tiles.last; some += kGroups, more = true) {
-    if (more) {
-      wait_for_keys();
-      meet();  // these keys are here, and nobody reads the stage before any more
-    }
-    const int t = some + group;
-    const auto fetch_next = [&] {
-      fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
+  const auto attend_tile = [&](int place, int t, const auto& before_values, const auto& after_scores) {
+    rows.template attend_tile<kKeys>(ring + place, ring + (place + Memory::kTile), scores,
+                                     first_row + warp_row, t * kKeys, tiles.coverage(t), before_values,
+                                     after_scores);
+  };
+  if constexpr (kConfig.holds_all()) {
+    ptx::commit_copies();
+    const int t = tiles.first + group;
+    fetch(0, t);
+    unit.look_ahead(first_row + thread / (kConfig.dim / 8));
+    ptx::wait_copies<2>();
+    ptx::sync_block();  // the queries
+    rows.load_queries(Memory::queries(), warp_row, scores.scale);
+    ptx::wait_copies<1>();
+    meet();  // this group's keys
+    const auto wait_for_values = [&] {
+      ptx::wait_copies<0>();
+      meet();
     };
-    const bool has_tile = kGroups == 1 || t < tiles.last;
-    if (!kScoresFirst || !has_tile) fetch_next();
-    const auto after_scores = [&] {
-      if constexpr (kScoresFirst) fetch_next();
-    };
-    if (has_tile) {
-      rows.template attend_tile<kKeys>(ring + take, ring + (take + Memory::kTile), scores,
-                                       first_row + warp_row, t * kKeys, tiles.coverage(t), wait_for_values,
-                                       after_scores);
+    if (t < tiles.last) {
+      attend_tile(0, t, wait_for_values, [] {});
     } else {
-      wait_for_values();
+      wait_for_values();  // all groups meet equally often (see below)
     }
-    take = take == (kStages - 1) * kStage ? 0 : take + kStage;
+  } else {
+    constexpr bool kInHalves = kGroups > 1 && kConfig.score_keys == kKeys;
+    constexpr int kOnTheirWay = 2 * (kStages - 2);  // copies of the tiles after this one
+    // With many groups copies take long to start: the scores, whose keys are there, come first.
+    constexpr bool kScoresFirst = kInHalves && kGroups > 2;
+    static_assert(!kScoresFirst || !kConfig.bold());
+    const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
+    const auto wait_for_values = [&] {
+      if constexpr (kInHalves) {
+        ptx::wait_copies<kOnTheirWay + 2>();
+        meet();
+      }
+    };
+    SACCADE_UNROLL
+    for (int n = 0; n < kStages - 1; ++n) fetch(n * kStage, tiles.first + group + n * kGroups);
+    unit.look_ahead(first_row + thread / (kConfig.dim / 8));
+    wait_for_keys();
+    ptx::sync_block();  // the queries, and every group's first keys
+    rows.load_queries(Memory::queries(), warp_row, scores.scale);
+    // All groups go round equally often, whether or not there is a tile left for them: racecheck takes warps
+    // that have passed different numbers of barriers for unordered.
+    int take = 0;
+    bool more = false;
+    for (int some = tiles.first; some < tiles.last; some += kGroups, more = true) {
+      if (more) {
+        wait_for_keys();
+        meet();  // these keys are here, and nobody reads the stage before any more
+      }
+      const int t = some + group;
+      const auto fetch_next = [&] {
+        fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
+      };
+      const bool has_tile = kGroups == 1 || t < tiles.last;
+      if (!kScoresFirst || !has_tile) fetch_next();
+      const auto after_scores = [&] {
+        if constexpr (kScoresFirst) fetch_next();
+      };
+      if (has_tile) {
+        attend_tile(take, t, wait_for_values, after_scores);
+      } else {
+        wait_for_values();
+      }
+      take = take == (kStages - 1) * kStage ? 0 : take + kStage;
+    }
   }
   ptx::wait_copies<0>();
   rows.finish();
@@ -115,7 +138,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   if (kGroups == 1 && part.blocks == 1) {
     results.write_alone(rows, warp_row);
   } else {
-    results.write(rows, group, warp_row);
+    results.write(rows, group, warp_row, meet);
   }
 }
 

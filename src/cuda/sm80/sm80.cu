@@ -68,6 +68,8 @@ std::optional<std::string> refusal(const Problem& p, const Machine& machine, con
   if (c.general == 0 && (machine.pointer_alignment % 16 != 0 || !has_aligned_rows(p)))
     return "it moves 16 bytes at a time";
   if (c.general == 0 && !is_near(p)) return "it counts what is in a tensor in 32 bits";
+  if (c.holds_all() && p.len_kv > std::int64_t{c.key_groups} * c.tile_keys)
+    return "it has room for one tile of keys a group";
   return refuse_shared_memory(c.shared_bytes(), machine);
 }
 
@@ -80,9 +82,9 @@ std::int64_t resident_of(const Machine& machine, const Config& c) {
 
 /// Whether blocks of 16 rows all find room at once, two to a multiprocessor, and a causal mask makes most of
 /// them short: then they are done 3 to 9% sooner than half as many with 32 rows. Where keys are many, or do
-/// not come in whole tiles, they are not.
+/// not come in whole tiles, they are not; and 512 keys are weighed sooner all at once, by eight groups.
 bool suits_pairs(const Problem& p, const Machine& machine, const Config& c) {
-  constexpr std::int64_t kMostKeys = 512;
+  constexpr std::int64_t kMostKeys = 448;
   const std::int64_t blocks = blocks_of(p, c);
   return p.causal && c.rows() == 16 && resident_of(machine, c) == 2 && blocks > machine.multiprocessors &&
          blocks <= 2 * machine.multiprocessors && p.len_kv <= kMostKeys && p.len_kv % c.tile_keys == 0;
