@@ -34,17 +34,10 @@ struct Config {
   /// Floats between two rows of a partial result: eight more than the row has, so that rows lie in other
   /// banks.
   [[nodiscard]] constexpr int partial_stride() const { return dim + 8; }
-  /// Of a group's partial result.
-  [[nodiscard]] constexpr std::size_t part_bytes() const {
-    return static_cast<std::size_t>(rows() * partial_stride()) * sizeof(float);
-  }
-  [[nodiscard]] constexpr bool parts_fit_rings() const {
-    return key_groups * part_bytes() <= static_cast<std::size_t>(ring()) * 2;
-  }
   [[nodiscard]] constexpr std::size_t shared_bytes() const {
     const auto tiles = static_cast<std::size_t>(rows() * dim + ring()) * 2;
     const auto states = static_cast<std::size_t>(key_groups * rows()) * 2 * sizeof(float);
-    const std::size_t partial = key_groups * part_bytes();
+    const auto partial = static_cast<std::size_t>(key_groups * rows() * partial_stride()) * sizeof(float);
     return (tiles > partial ? tiles : partial) + states;
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;

@@ -138,7 +138,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   if (kGroups == 1 && part.blocks == 1) {
     results.write_alone(rows, warp_row);
   } else {
-    results.write(rows, group, warp_row, meet);
+    results.write(rows, group, warp_row);
   }
 }
 

@@ -27,11 +27,9 @@ struct Shared {
   static SACCADE_DEVICE ptx::SharedPointer<T> ring(int group) {
     return queries() + (kConfig.rows() * kConfig.dim + group * kConfig.stages * 2 * kTile);
   }
-  /// In the group's own ring where that has room: other groups may be at theirs still.
   static SACCADE_DEVICE float* partial(int group, int row) {
-    std::byte* const begin = kConfig.parts_fit_rings() ? reinterpret_cast<std::byte*>(ring(group).generic())
-                                                       : ptx::shared_memory() + group * kConfig.part_bytes();
-    return reinterpret_cast<float*>(begin) + row * kConfig.partial_stride();
+    return reinterpret_cast<float*>(ptx::shared_memory()) +
+           (group * kConfig.rows() + row) * kConfig.partial_stride();
   }
   /// What a row's weights are relative to in a group, and their sum.
   static SACCADE_DEVICE ptx::Bytes8* state(int group, int row) {
@@ -133,14 +131,9 @@ class Results {
     }
   }
   /// Brings a warp's rows, from warp_row of the block on, together with all others; by the whole block.
-  /// meet() is a barrier of the group.
-  template <class Rows, class Meet>
-  SACCADE_DEVICE void write(const Rows& rows, int group, int warp_row, const Meet& meet) const {
-    if constexpr (kConfig.parts_fit_rings()) {
-      meet();  // none of the group reads keys or values any more
-    } else {
-      ptx::sync_block();
-    }
+  template <class Rows>
+  SACCADE_DEVICE void write(const Rows& rows, int group, int warp_row) const {
+    ptx::sync_block();  // nobody reads keys, values or queries any more
     rows.for_each_row([&](int i, const tile::RowState& state) {
       if (ptx::lane_index() % 4 == 0)
         ptx::store(Memory::state(group, warp_row + i), pair_of(state.m, state.l));
