@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include "core/config.h"
+#include "cpu/decode_pairs.h"
 #include "cpu/decode_simd.h"
 #include "cpu/kernels.h"
 #include "cpu/threads.h"
@@ -14,11 +15,12 @@ namespace {
 
 class DecodeRun {
  public:
-  DecodeRun(const Problem& problem, int threads, int splits, decode::Reading reading)
+  DecodeRun(const Problem& problem, int threads, int splits, decode::Reading reading, bool pairs)
       : p_(problem),
         threads_(threads),
         splits_(splits),
         reading_(reading),
+        pairs_(pairs),
         sizes_(problem),
         heads_(p_.batch * p_.heads_kv) {}
 
@@ -36,7 +38,8 @@ class DecodeRun {
       if (unit.rows == 0) continue;
       const std::int64_t slot = splits_ > 1 ? index : thread;
       const decode::State state = decode::state_at(sizes_, states + slot * sizes_.state);
-      decode::attend(unit, sizes_, workspace + thread * sizes_.scratch, state);
+      (pairs_ ? decode::attend_by_pairs : decode::attend)(unit, sizes_, workspace + thread * sizes_.scratch,
+                                                          state);
       if (splits_ == 1) decode::finish(unit, sizes_, state);
     }
     if (splits_ == 1) return;
@@ -68,6 +71,7 @@ class DecodeRun {
   int threads_;
   std::int64_t splits_;
   decode::Reading reading_;
+  bool pairs_;
   decode::Sizes sizes_;
   std::int64_t heads_;
 };
@@ -84,6 +88,11 @@ int choose_splits(const Problem& p, int threads) {
   return static_cast<int>(std::min<std::int64_t>({wanted, worth, kMaxSplits}));
 }
 
+/// Whether products of pairs are faster: where they were measured, and one row waits for memory all the same.
+bool pays_by_pairs(const Problem& p, int reading) {
+  return decode::Reading{reading} == decode::Reading::zen4 && p.group() * p.len_q > 1;
+}
+
 std::optional<std::string> reject(const Problem& p, const Machine&) {
   const std::int64_t rows = p.group() * p.len_q;
   if (rows <= decode::kMaxRows) return std::nullopt;
@@ -96,11 +105,13 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   const int splits = given.take("splits", choose_splits(p, threads), 1, kMaxSplits);
   const int reading = given.take("reading", static_cast<int>(decode::reading_of_this_machine()), 0,
                                  static_cast<int>(decode::Reading::turns));
+  const bool can_pair = p.dtype == DType::bf16 && decode::has_pairs();
+  const int pairs = given.take("pairs", can_pair && pays_by_pairs(p, reading) ? 1 : 0, 0, can_pair ? 1 : 0);
   if (Status status = given.finish("cpu_decode"); !status.ok()) return status;
-  DecodeRun decode_run(p, threads, splits, decode::Reading{reading});
+  DecodeRun decode_run(p, threads, splits, decode::Reading{reading}, pairs != 0);
   const std::size_t bytes = decode_run.workspace_bytes();
-  return Prepared{fmt::format("threads={} splits={} reading={}", threads, splits, reading), bytes,
-                  [decode_run](const Tensors& t, std::byte* workspace, Stream) -> Status {
+  return Prepared{fmt::format("threads={} splits={} reading={} pairs={}", threads, splits, reading, pairs),
+                  bytes, [decode_run](const Tensors& t, std::byte* workspace, Stream) -> Status {
                     decode_run(t, reinterpret_cast<float*>(workspace));
                     return {};
                   }};

@@ -98,6 +98,11 @@ struct Work {
   [[nodiscard]] std::int64_t head(std::int64_t row) const {
     return unit.head_kv * p.group() + row % p.group();
   }
+  [[nodiscard]] const T* query_row(std::int64_t row) const {
+    return static_cast<const T*>(t.q) + query_offset(p, p.q, unit.sequence, head(row), query(row));
+  }
+  /// What a product of a query and a key is multiplied by: scores are in base 2, or in units of the softcap.
+  [[nodiscard]] float scale() const { return p.effective_scale() * (p.softcap > 0 ? 1 / p.softcap : kLog2e); }
   [[nodiscard]] KeyRange visible(std::int64_t row) const {
     const KeyRange seen = visible_keys(p, unit.sequence, query(row));
     const std::int64_t first = std::max(seen.begin, unit.keys.begin);
