@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cuda/ptx/registers.h"
 #include "cuda/sm80/any_unit.h"
 #include "cuda/sm80/dense_unit.h"
 #include "cuda/sm80/results.h"
@@ -62,10 +63,10 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   unit.copy_queries(Memory::queries(), first_row, thread);
   const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
   Rows rows;
-  const auto attend_tile = [&](int place, int t, const auto& before_values, const auto& after_scores) {
+  const auto attend_tile = [&](int place, int t, tile::Coverage coverage, const auto& before_values,
+                               const auto& after_scores) {
     rows.template attend_tile<kKeys>(ring + place, ring + (place + Memory::kTile), scores,
-                                     first_row + warp_row, t * kKeys, tiles.coverage(t), before_values,
-                                     after_scores);
+                                     first_row + warp_row, t * kKeys, coverage, before_values, after_scores);
   };
   if constexpr (kConfig.holds_all()) {
     ptx::commit_copies();
@@ -82,7 +83,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
       meet();
     };
     if (t < tiles.last) {
-      attend_tile(0, t, wait_for_values, [] {});
+      attend_tile(0, t, tiles.coverage(t), wait_for_values, [] {});
     } else {
       wait_for_values();  // all groups meet equally often (see below)
     }
@@ -93,28 +94,33 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     constexpr bool kScoresFirst = kInHalves && kGroups > 2;
     static_assert(!kScoresFirst || !kConfig.bold());
     const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
-    const auto wait_for_values = [&] {
-      if constexpr (kInHalves) {
-        ptx::wait_copies<kOnTheirWay + 2>();
-        meet();
-      }
-    };
     SACCADE_UNROLL
     for (int n = 0; n < kStages - 1; ++n) fetch(n * kStage, tiles.first + group + n * kGroups);
     unit.look_ahead(first_row + thread / (kConfig.dim / 8));
-    wait_for_keys();
+    ptx::wait_copies<kOnTheirWay + 1>();
     ptx::sync_block();  // the queries, and every group's first keys
     rows.load_queries(Memory::queries(), warp_row, scores.scale);
     // All groups go round equally often, whether or not there is a tile left for them: racecheck takes warps
     // that have passed different numbers of barriers for unordered.
     int take = 0;
     bool more = false;
+    const int whole_first = ptx::worked_out(tiles.whole_first);
+    const int whole_last = ptx::worked_out(tiles.whole_last);
     for (int some = tiles.first; some < tiles.last; some += kGroups, more = true) {
       if (more) {
         wait_for_keys();
         meet();  // these keys are here, and nobody reads the stage before any more
       }
       const int t = some + group;
+      const auto coverage =
+          t >= whole_first && t < whole_last ? tile::Coverage::full : tile::Coverage::partial;
+      // The values of a tile that is not in halves came with its keys, but for the first one.
+      const auto wait_for_values = [&] {
+        if (kInHalves || !more) {
+          ptx::wait_copies<kOnTheirWay + 2>();
+          meet();
+        }
+      };
       const auto fetch_next = [&] {
         fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
       };
@@ -124,7 +130,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
         if constexpr (kScoresFirst) fetch_next();
       };
       if (has_tile) {
-        attend_tile(take, t, wait_for_values, after_scores);
+        attend_tile(take, t, coverage, wait_for_values, after_scores);
       } else {
         wait_for_values();
       }
