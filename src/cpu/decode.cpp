@@ -106,8 +106,14 @@ Result<Prepared> prepare(const Problem& p, const Machine& machine, std::string_v
   const int reading = given.take("reading", static_cast<int>(decode::reading_of_this_machine()), 0,
                                  static_cast<int>(decode::Reading::turns));
   const bool can_pair = p.dtype == DType::bf16 && decode::has_pairs();
-  const int pairs = given.take("pairs", can_pair && pays_by_pairs(p, reading) ? 1 : 0, 0, can_pair ? 1 : 0);
+  const int pairs = given.take("pairs", can_pair && pays_by_pairs(p, reading) ? 1 : 0, 0, 1);
   if (Status status = given.finish("cpu_decode"); !status.ok()) return status;
+  if (pairs != 0 && !can_pair) {
+    return Status(
+        Code::unsupported,
+        fmt::format("config for cpu_decode: pairs is 1, but the problem is {}{}", to_string(p.dtype),
+                    p.dtype != DType::bf16 ? ", not bf16" : " and this machine has no AVX512-BF16"));
+  }
   DecodeRun decode_run(p, threads, splits, decode::Reading{reading}, pairs != 0);
   const std::size_t bytes = decode_run.workspace_bytes();
   return Prepared{fmt::format("threads={} splits={} reading={} pairs={}", threads, splits, reading, pairs),

@@ -104,7 +104,10 @@ TEST(CpuKernels, PairsAreForBf16) {
   const auto plan = [](const char* shape, const char* config) {
     return make_plan(parse_problem(shape).value(), {.kernel = "cpu_decode", .config = config});
   };
-  EXPECT_FALSE(plan("b1 h8/2 lq1 lk64 d64 f16", "pairs=1").ok());
+  const Result<Plan> halves = plan("b1 h8/2 lq1 lk64 d64 f16", "pairs=1");
+  ASSERT_FALSE(halves.ok());
+  EXPECT_NE(halves.status().message().find("pairs is 1, but the problem is f16, not bf16"), std::string::npos)
+      << halves.status().message();
   EXPECT_TRUE(plan("b1 h8/2 lq1 lk64 d64 f16", "pairs=0").ok());
   const bool here = decode::has_pairs();
   EXPECT_EQ(plan("b1 h8/2 lq1 lk64 d64 bf16", "pairs=1").ok(), here);
