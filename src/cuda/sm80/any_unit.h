@@ -65,6 +65,7 @@ class AnyUnit {
    public:
     SACCADE_DEVICE Tiles(const AnyUnit& unit, int, int thread) : unit_(unit), thread_(thread) {}
 
+    SACCADE_DEVICE void look_ahead() {}
     SACCADE_DEVICE void copy(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, int first,
                              bool exists) {
       const Arguments& a = unit_.a_;

@@ -24,6 +24,8 @@ struct Config {
   /// Whether weights are computed before it is known that none is too large (tile/warp_rows.h): pays where
   /// warps have many tiles and 32 rows to share each with.
   [[nodiscard]] constexpr bool bold() const { return row_tiles == 2 && key_groups == 1; }
+  /// Whether a warp reads what its next products begin with before it starts copies, not after.
+  [[nodiscard]] constexpr bool early() const { return general == 0 && !holds_all(); }
   /// Whether every group has one tile and no more.
   [[nodiscard]] constexpr bool holds_all() const { return stages == 1; }
   [[nodiscard]] constexpr int rows() const { return 16 * row_tiles * row_warps; }

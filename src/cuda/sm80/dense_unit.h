@@ -100,33 +100,50 @@ class DenseUnit {
           keys_(Copies::source(a_.k, unit.batch_, unit.head_ / a_.group, first, thread)),
           values_(Copies::source(a_.v, unit.batch_, unit.head_ / a_.group, first, thread)) {}
 
-    /// Starts the copies of the next tile, whose first key is `first`: keys, then values, in a group each,
-    /// which is empty when there is no such tile.
+    /// Works out where the next tile lies: before a barrier, where warps wait anyway.
+    SACCADE_DEVICE void look_ahead() {
+      if constexpr (kLooksAhead) {
+        next_keys_ = ptx::worked_out(a_.k.at(keys_));
+        next_values_ = ptx::worked_out(a_.v.at(values_));
+        key_row_.count = ptx::worked_out(a_.k.row.count);
+        value_row_.count = ptx::worked_out(a_.v.row.count);
+      }
+    }
+    /// After look_ahead(): starts the copies of the next tile, whose first key is `first`: keys, then values,
+    /// in a group each, which is empty when there is no such tile.
     SACCADE_DEVICE void copy(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values, int first,
                              bool exists) {
       const int rows = exists ? a_.k.length - first : 0;
-      const T* const next_keys = a_.k.at(keys_);
-      const T* const next_values = a_.v.at(values_);
+      const T* const next_keys = kLooksAhead ? next_keys_ : a_.k.at(keys_);
+      const T* const next_values = kLooksAhead ? next_values_ : a_.v.at(values_);
       if (rows >= kConfig.tile_keys) {  // nearly always: nothing to ask row by row
-        copies_.start(keys, next_keys, a_.k.row);
+        copies_.start(keys, next_keys, key_row());
         ptx::commit_copies();
-        copies_.start(values, next_values, a_.v.row);
+        copies_.start(values, next_values, value_row());
       } else {
-        if (exists) copies_.start(keys, next_keys, a_.k.row, rows, a_.k.data);
+        if (exists) copies_.start(keys, next_keys, key_row(), rows, a_.k.data);
         ptx::commit_copies();
-        if (exists) copies_.start(values, next_values, a_.v.row, rows, a_.v.data);
+        if (exists) copies_.start(values, next_values, value_row(), rows, a_.v.data);
       }
       ptx::commit_copies();
-      keys_ += kStep * a_.k.row.count;
-      values_ += kStep * a_.v.row.count;
+      keys_ += kStep * key_row().count;
+      values_ += kStep * value_row().count;
     }
 
    private:
     static constexpr int kStep = kConfig.key_groups * kConfig.tile_keys;
+    /// Not for one tile alone: the compiler would ask for its arguments sooner, and queries wait for them.
+    static constexpr bool kLooksAhead = !kConfig.holds_all();
+
+    [[nodiscard]] SACCADE_DEVICE tile::Chunks key_row() const { return kLooksAhead ? key_row_ : a_.k.row; }
+    [[nodiscard]] SACCADE_DEVICE tile::Chunks value_row() const { return kLooksAhead ? value_row_ : a_.v.row; }
 
     const Arguments& a_;
     Copies copies_;
     int keys_, values_;  ///< chunks to what is copied next
+    const T* next_keys_ = nullptr;  ///< look_ahead()'s, as the others
+    const T* next_values_ = nullptr;
+    tile::Chunks key_row_{}, value_row_{};
   };
 
   /// What joins the denominator besides keys, in base 2: nothing.

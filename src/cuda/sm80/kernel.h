@@ -26,7 +26,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   constexpr Config kConfig = Instance::kConfig;
   using Memory = Shared<T, Instance>;
   using Rows = tile::WarpRows<T, kConfig.dim, kConfig.score_keys, kConfig.row_tiles, kConfig.keeps_queries(),
-                              kConfig.bold()>;
+                              kConfig.bold(), kConfig.early()>;
   constexpr int kKeys = kConfig.tile_keys;
   constexpr int kGroups = kConfig.key_groups;
   static_assert(kConfig.keeps_queries() || kGroups == 1, "groups would share queries that a warp may change");
@@ -93,11 +93,17 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     // With many groups copies take long to start: the scores, whose keys are there, come first.
     constexpr bool kScoresFirst = kInHalves && kGroups > 2;
     static_assert(!kScoresFirst || !kConfig.bold());
+    // Values of a tile that is not in halves come with its keys. But bold warps are careful with the first
+    // tile, apart from the others: there a wait for its values costs nobody anything.
+    constexpr bool kFirstInHalves = kInHalves || kConfig.bold();
     const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
     SACCADE_UNROLL
-    for (int n = 0; n < kStages - 1; ++n) fetch(n * kStage, tiles.first + group + n * kGroups);
+    for (int n = 0; n < kStages - 1; ++n) {
+      copies.look_ahead();
+      fetch(n * kStage, tiles.first + group + n * kGroups);
+    }
     unit.look_ahead(first_row + thread / (kConfig.dim / 8));
-    ptx::wait_copies<kOnTheirWay + 1>();
+    ptx::wait_copies<kOnTheirWay + (kFirstInHalves ? 1 : 0)>();
     ptx::sync_block();  // the queries, and every group's first keys
     rows.load_queries(Memory::queries(), warp_row, scores.scale);
     // All groups go round equally often, whether or not there is a tile left for them: racecheck takes warps
@@ -107,6 +113,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     const int whole_first = ptx::worked_out(tiles.whole_first);
     const int whole_last = ptx::worked_out(tiles.whole_last);
     for (int some = tiles.first; some < tiles.last; some += kGroups, more = true) {
+      if constexpr (!kScoresFirst) copies.look_ahead();
       if (more) {
         wait_for_keys();
         meet();  // these keys are here, and nobody reads the stage before any more
@@ -114,17 +121,20 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
       const int t = some + group;
       const auto coverage =
           t >= whole_first && t < whole_last ? tile::Coverage::full : tile::Coverage::partial;
-      // The values of a tile that is not in halves came with its keys, but for the first one.
       const auto wait_for_values = [&] {
-        if (kInHalves || !more) {
+        if (kInHalves || (kFirstInHalves && !more)) {
           ptx::wait_copies<kOnTheirWay + 2>();
           meet();
         }
       };
       const auto fetch_next = [&] {
+        if constexpr (kScoresFirst) copies.look_ahead();
         fetch(take == 0 ? (kStages - 1) * kStage : take - kStage, t + (kStages - 1) * kGroups);
       };
       const bool has_tile = kGroups == 1 || t < tiles.last;
+      if constexpr (kConfig.early()) {
+        if (has_tile) rows.look_at(ring + take);
+      }
       if (!kScoresFirst || !has_tile) fetch_next();
       const auto after_scores = [&] {
         if constexpr (kScoresFirst) fetch_next();

@@ -20,8 +20,10 @@ namespace saccade::SACCADE_MACHINE::tile {
 /// T: F16 or BF16; kDim: of keys and values; kKeys: whose scores are alive at once; kRowTiles: of 16
 /// rows, which share every key and value that is read from shared memory; kKeepQueries: in registers (kDim /
 /// 4 of them for 16 rows) instead of reading them from shared memory for every kKeys keys; kBold: weights are
-/// computed before it is known that none is too large, which pays with many tiles.
-template <class T, int kDim, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true, bool kBold = false>
+/// computed before it is known that none is too large, which pays with many tiles; kEarly: look_at() brings
+/// what the first products of a tile need.
+template <class T, int kDim, int kKeys = 32, int kRowTiles = 1, bool kKeepQueries = true, bool kBold = false,
+          bool kEarly = false>
 class WarpRows {
   static_assert(kDim % 16 == 0 && kKeys % 16 == 0);
   using Tile = SwizzledTile<kDim>;
@@ -62,6 +64,15 @@ class WarpRows {
       }
       ptx::sync_warp();
     }
+    fetch_first_queries();
+  }
+
+  /// With kEarly, before attend_tile() and once its keys are there: starts to read the first columns of those
+  /// whose scores come first. They are on their way while the caller starts copies, say.
+  SACCADE_DEVICE void look_at(ptx::SharedPointer<T> keys) {
+    static_assert(kEarly);
+    SACCADE_UNROLL
+    for (int j = 0; j < kFirstKeys / 16; ++j) ptx::load_matrices(first_k_[j], keys + my_key_ + 16 * j * kDim);
   }
 
   /// Takes in a tile of kTileKeys keys, of which the mask leaves `coverage`, and their values. `change` is
@@ -73,6 +84,7 @@ class WarpRows {
   SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values,
                                   const Change& change, int row, int first_key, Coverage coverage,
                                   Before&& before_values, const After& after_scores = {}) {
+    static_assert(!kEarly || kTileKeys == kKeys);
     for (int j = 0; j < kTileKeys; j += kKeys) {
       bool done = false;
       if constexpr (Change::kPlain && kBold) {
@@ -83,6 +95,7 @@ class WarpRows {
                         after_scores);
       before_values();
       add_values(values + j * kDim);
+      fetch_first_queries();
     }
   }
 
@@ -157,6 +170,10 @@ class WarpRows {
     for (int r = 0; r < kRowTiles; ++r)
       ptx::load_matrices(q[r], columns(queries_ + my_value_, c) + 16 * r * kDim);
   }
+  /// Those that the next tile begins with.
+  SACCADE_DEVICE void fetch_first_queries() {
+    if constexpr (kEarly && !kKeepQueries) fetch_queries(q_[0], 0);
+  }
 
   /// The scores of kKeys keys, in the registers of the lanes that computed them.
   using Scores = float[kRowTiles][kKeys / 8][4];
@@ -166,8 +183,13 @@ class WarpRows {
   /// Scores are so far above the base at most when it is looked at closely.
   static constexpr float kSlack = 8;
 
-  /// The products of the queries with kSome of the kKeys keys.
-  template <int kFirst, int kSome>
+  /// Whether weigh_boldly() takes the keys half by half.
+  static constexpr bool kInHalves = kBold && kKeys == 64 && kKeepQueries;
+  /// Whose scores come first.
+  static constexpr int kFirstKeys = kInHalves ? kKeys / 2 : kKeys;
+
+  /// The products of the queries with kSome of the kKeys keys. kFetched: the first columns are here already.
+  template <int kFirst, int kSome, bool kFetched = false>
   SACCADE_DEVICE void multiply_keys(Scores& s, ptx::SharedPointer<T> keys) {
     SACCADE_UNROLL
     for (int r = 0; r < kRowTiles; ++r) {
@@ -180,12 +202,14 @@ class WarpRows {
     const ptx::SharedPointer<T> mine = keys + my_key_;
     SACCADE_UNROLL
     for (int c = 0; c < kDim / 16; ++c) {
-      if constexpr (!kKeepQueries) fetch_queries(q_[0], c);
+      const bool fetched = kFetched && c == 0;
+      if (!kKeepQueries && !fetched) fetch_queries(q_[0], c);
       const auto& q = q_[kKeepQueries ? c : 0];
       SACCADE_UNROLL
       for (int j = kFirst / 16; j < (kFirst + kSome) / 16; ++j) {
-        std::uint32_t k[4];
-        ptx::load_matrices(k, columns(mine, c) + 16 * j * kDim);
+        std::uint32_t read[4];
+        if (!fetched) ptx::load_matrices(read, columns(mine, c) + 16 * j * kDim);
+        const auto& k = fetched ? first_k_[j] : read;
         SACCADE_UNROLL
         for (int r = 0; r < kRowTiles; ++r) {
           ptx::multiply_add<T>(s[r][2 * j], q[r], k[0], k[1]);
@@ -221,12 +245,8 @@ class WarpRows {
   /// weight is too large, and then they are worth nothing.
   SACCADE_DEVICE bool weigh_boldly(ptx::SharedPointer<T> keys, float scale) {
     Scores s;
-    if constexpr (kKeys == 64 && kKeepQueries) {
-      multiply_keys<0, 32>(s, keys);
-      multiply_keys<32, 32>(s, keys);
-    } else {
-      multiply_keys<0, kKeys>(s, keys);
-    }
+    multiply_keys<0, kFirstKeys, kEarly>(s, keys);
+    if constexpr (kInHalves) multiply_keys<kFirstKeys, kKeys - kFirstKeys>(s, keys);
     PerRow sum = {};
     PerRow base;
     for_each_state([&](int r, int h) { base[r][h] = state_[r][h].m; });
@@ -243,7 +263,7 @@ class WarpRows {
   SACCADE_DEVICE void weigh_carefully(ptx::SharedPointer<T> keys, const Change& change, int row,
                                       int first_key, bool masked, const After& after_scores) {
     Scores s;
-    multiply_keys<0, kKeys>(s, keys);
+    multiply_keys<0, kKeys, kEarly && !kBold>(s, keys);  // boldness may have been here before
     after_scores();
     const float scale = change.change(s, row, first_key, masked);
     PerRow largest;
@@ -335,7 +355,8 @@ class WarpRows {
 
   std::uint32_t weights_[kRowTiles][kKeys / 16][4];
   Queries q_[kKeepQueries ? kDim / 16 : 1];
-  ptx::SharedPointer<T> queries_;  ///< this warp's
+  std::uint32_t first_k_[kEarly ? kFirstKeys / 16 : 1][4];  ///< look_at()'s
+  ptx::SharedPointer<T> queries_;                           ///< this warp's
   int my_key_, my_value_;          ///< where this lane reads in 16 keys, and in 16 values or queries
   float o_[kRowTiles][kDim / 8][4] = {};
   /// Of rows g and g + 8; m is what weights are relative to, l the sum over this lane's keys until finish().
