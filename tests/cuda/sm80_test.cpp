@@ -155,12 +155,12 @@ TEST_P(Sm80, CountsWhatItsScheduleSays) {
   EXPECT_EQ(count.mufu, number(lq * lk + 4 * lq * c.key_groups + ends));
   // Two shuffles for each of two maxima of 16 rows, once; the same for their sums.
   EXPECT_EQ(count.shuffles, number(lq / 16 * 4 * 2 * c.key_groups));
-  // A barrier a tile, another one where values are waited for apart (those of bold warps' first tile, too),
-  // and queries; two where groups meet.
+  // A barrier a tile unless warps tell each other early, another one where values are waited for apart (those
+  // of bold warps' first tile, too), and queries; two where groups meet.
   const int tiles = lk / c.tile_keys / c.key_groups;
   const bool halves = c.key_groups > 1 && c.score_keys == c.tile_keys;
   EXPECT_EQ(count.block_barriers, number(2 * c.threads() / 32 *
-                                         (tiles + (halves ? tiles : c.bold() ? 1 : 0) +
+                                         ((c.tells_early() ? 1 : tiles) + (halves ? tiles : c.bold() ? 1 : 0) +
                                           (c.holds_all() ? 1 : 0) + (alone ? 0 : 2))));
 }
 

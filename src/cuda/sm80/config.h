@@ -26,6 +26,9 @@ struct Config {
   [[nodiscard]] constexpr bool bold() const { return row_tiles == 2 && key_groups == 1; }
   /// Whether a warp reads what its next products begin with before it starts copies, not after.
   [[nodiscard]] constexpr bool early() const { return general == 0 && !holds_all(); }
+  /// Whether warps tell each other that they have read a tile before its last products, by an mbarrier, so that
+  /// few have to wait for one that is behind. Bold ones are faster without.
+  [[nodiscard]] constexpr bool tells_early() const { return early() && key_groups == 1 && !bold(); }
   /// Whether every group has one tile and no more.
   [[nodiscard]] constexpr bool holds_all() const { return stages == 1; }
   [[nodiscard]] constexpr int rows() const { return 16 * row_tiles * row_warps; }
@@ -36,11 +39,18 @@ struct Config {
   /// Floats between two rows of a partial result: eight more than the row has, so that rows lie in other
   /// banks.
   [[nodiscard]] constexpr int partial_stride() const { return dim + 8; }
-  [[nodiscard]] constexpr std::size_t shared_bytes() const {
+  /// Where the states of rows begin in shared memory, behind tiles and, later, partial results.
+  [[nodiscard]] constexpr std::size_t tile_bytes() const {
     const auto tiles = static_cast<std::size_t>(rows() * dim + ring()) * 2;
-    const auto states = static_cast<std::size_t>(key_groups * rows()) * 2 * sizeof(float);
     const auto partial = static_cast<std::size_t>(key_groups * rows() * partial_stride()) * sizeof(float);
-    return (tiles > partial ? tiles : partial) + states;
+    return tiles > partial ? tiles : partial;
+  }
+  [[nodiscard]] constexpr std::size_t state_bytes() const {
+    return static_cast<std::size_t>(key_groups * rows()) * 2 * sizeof(float);
+  }
+  [[nodiscard]] constexpr std::size_t shared_bytes() const {
+    constexpr std::size_t kBarrier = 16;
+    return tile_bytes() + state_bytes() + (tells_early() ? kBarrier : 0);
   }
   friend constexpr bool operator==(const Config&, const Config&) = default;
 };

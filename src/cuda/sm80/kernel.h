@@ -64,9 +64,9 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
   const int warp_row = ptx::warp_index() % kConfig.row_warps * Rows::kRows;
   Rows rows;
   const auto attend_tile = [&](int place, int t, tile::Coverage coverage, const auto& before_values,
-                               const auto& after_scores) {
+                               const auto&... hooks) {
     rows.template attend_tile<kKeys>(ring + place, ring + (place + Memory::kTile), scores,
-                                     first_row + warp_row, t * kKeys, coverage, before_values, after_scores);
+                                     first_row + warp_row, t * kKeys, coverage, before_values, hooks...);
   };
   if constexpr (kConfig.holds_all()) {
     ptx::commit_copies();
@@ -83,7 +83,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
       meet();
     };
     if (t < tiles.last) {
-      attend_tile(0, t, tiles.coverage(t), wait_for_values, [] {});
+      attend_tile(0, t, tiles.coverage(t), wait_for_values);
     } else {
       wait_for_values();  // all groups meet equally often (see below)
     }
@@ -97,6 +97,28 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     // tile, apart from the others: there a wait for its values costs nobody anything.
     constexpr bool kFirstInHalves = kInHalves || kConfig.bold();
     const auto wait_for_keys = [] { ptx::wait_copies<kOnTheirWay + (kInHalves ? 1 : 0)>(); };
+    // A tile's turn comes when it has arrived and nobody reads the stage before it any more.
+    constexpr bool kTellsEarly = kConfig.tells_early();
+    if constexpr (kTellsEarly) {
+      if (thread == 0) ptx::init_mbarrier(Memory::turn(), kConfig.row_warps);
+    }
+    [[maybe_unused]] int parity = 0;
+    const auto wait_for_turn = [&] {
+      if constexpr (kTellsEarly) {
+        ptx::wait_mbarrier(Memory::turn(), parity);
+        parity ^= 1;
+      } else {
+        wait_for_keys();
+        meet();
+      }
+    };
+    const auto tell = [&] {
+      if constexpr (kTellsEarly) {
+        wait_for_keys();
+        ptx::sync_warp();
+        if (ptx::elect_one()) ptx::arrive_mbarrier(Memory::turn());
+      }
+    };
     SACCADE_UNROLL
     for (int n = 0; n < kStages - 1; ++n) {
       copies.look_ahead();
@@ -114,10 +136,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     const int whole_last = ptx::worked_out(tiles.whole_last);
     for (int some = tiles.first; some < tiles.last; some += kGroups, more = true) {
       if constexpr (!kScoresFirst) copies.look_ahead();
-      if (more) {
-        wait_for_keys();
-        meet();  // these keys are here, and nobody reads the stage before any more
-      }
+      if (more) wait_for_turn();
       const int t = some + group;
       const auto coverage =
           t >= whole_first && t < whole_last ? tile::Coverage::full : tile::Coverage::partial;
@@ -139,7 +158,9 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
       const auto after_scores = [&] {
         if constexpr (kScoresFirst) fetch_next();
       };
-      if (has_tile) {
+      if constexpr (kTellsEarly) {
+        attend_tile(take, t, coverage, wait_for_values, after_scores, tell);
+      } else if (has_tile) {
         attend_tile(take, t, coverage, wait_for_values, after_scores);
       } else {
         wait_for_values();

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "cuda/ptx/barrier.h"
+#include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/memory.h"
 #include "cuda/sm80/split.h"
 #include "cuda/tile/softmax.h"
@@ -14,7 +15,7 @@
 namespace saccade::SACCADE_MACHINE::sm80 {
 
 /// Shared memory: the queries, then the rings of keys and values; when those are done, the groups' partial
-/// results in their place. The states of rows come last.
+/// results in their place. Then the states of rows, and a barrier where warps tell each other early.
 template <class T, class Instance>
 struct Shared {
   static constexpr Config kConfig = Instance::kConfig;
@@ -33,9 +34,14 @@ struct Shared {
   }
   /// What a row's weights are relative to in a group, and their sum.
   static SACCADE_DEVICE ptx::Bytes8* state(int group, int row) {
-    constexpr std::size_t kStates = sizeof(ptx::Bytes8) * kConfig.key_groups * kConfig.rows();
-    return reinterpret_cast<ptx::Bytes8*>(ptx::shared_memory() + (kConfig.shared_bytes() - kStates)) +
+    return reinterpret_cast<ptx::Bytes8*>(ptx::shared_memory() + kConfig.tile_bytes()) +
            group * kConfig.rows() + row;
+  }
+  /// Completes a phase when every warp has read a tile and the next one has arrived.
+  static SACCADE_DEVICE ptx::Mbarrier* turn() {
+    static_assert(kConfig.tells_early());
+    return reinterpret_cast<ptx::Mbarrier*>(ptx::shared_memory() + kConfig.tile_bytes() +
+                                            kConfig.state_bytes());
   }
 };
 

@@ -78,12 +78,13 @@ class WarpRows {
   /// Takes in a tile of kTileKeys keys, of which the mask leaves `coverage`, and their values. `change` is
   /// what changes and hides scores (PlainScores and the like), `row` this warp's first row, `first_key` the
   /// tile's first key. before_values() is called when the weights are known and the values are about to be
-  /// read, after_scores(), without kBold, when the scores are on their way: once each when all scores of the
-  /// tile are alive at once.
-  template <int kTileKeys, class Change, class Before, class After = Nothing>
+  /// read, after_scores(), without kBold, when the scores are on their way, when_read() when the values are
+  /// read but for the last products: once each when all scores of the tile are alive at once.
+  template <int kTileKeys, class Change, class Before, class After = Nothing, class Read = Nothing>
   SACCADE_DEVICE void attend_tile(ptx::SharedPointer<T> keys, ptx::SharedPointer<T> values,
                                   const Change& change, int row, int first_key, Coverage coverage,
-                                  Before&& before_values, const After& after_scores = {}) {
+                                  Before&& before_values, const After& after_scores = {},
+                                  const Read& when_read = {}) {
     static_assert(!kEarly || kTileKeys == kKeys);
     for (int j = 0; j < kTileKeys; j += kKeys) {
       bool done = false;
@@ -94,7 +95,7 @@ class WarpRows {
         weigh_carefully(keys + j * kDim, change, row, first_key + j, coverage != Coverage::full,
                         after_scores);
       before_values();
-      add_values(values + j * kDim);
+      add_values(values + j * kDim, when_read);
       fetch_first_queries();
     }
   }
@@ -325,20 +326,38 @@ class WarpRows {
   }
 
   /// Adds the weighted values.
-  SACCADE_DEVICE void add_values(ptx::SharedPointer<T> values) {
+  template <class Read>
+  SACCADE_DEVICE void add_values(ptx::SharedPointer<T> values, const Read& when_read) {
+    constexpr bool kTells = !std::is_same_v<Read, Nothing>;
+    constexpr int kSteps = kKeys / 16;
     const ptx::SharedPointer<T> mine = values + my_value_;
+    const auto fetch = [&](std::uint32_t(&v)[4], int j, int c) {
+      ptx::load_matrices_transposed(v, columns(mine, c) + 16 * j * kDim);
+    };
     SACCADE_UNROLL
-    for (int j = 0; j < kKeys / 16; ++j) {
+    for (int j = 0; j < kSteps - (kTells ? 1 : 0); ++j) {
       SACCADE_UNROLL
       for (int c = 0; c < kDim / 16; ++c) {
         std::uint32_t v[4];
-        ptx::load_matrices_transposed(v, columns(mine, c) + 16 * j * kDim);
-        SACCADE_UNROLL
-        for (int r = 0; r < kRowTiles; ++r) {
-          ptx::multiply_add<T>(o_[r][2 * c], weights_[r][j], v[0], v[1]);
-          ptx::multiply_add<T>(o_[r][2 * c + 1], weights_[r][j], v[2], v[3]);
-        }
+        fetch(v, j, c);
+        add_values(j, c, v);
       }
+    }
+    if constexpr (kTells) {  // the last ones all at once
+      std::uint32_t v[kDim / 16][4];
+      SACCADE_UNROLL
+      for (int c = 0; c < kDim / 16; ++c) fetch(v[c], kSteps - 1, c);
+      when_read();
+      SACCADE_UNROLL
+      for (int c = 0; c < kDim / 16; ++c) add_values(kSteps - 1, c, v[c]);
+    }
+  }
+  /// 16 columns of those of keys 16 j and on.
+  SACCADE_DEVICE void add_values(int j, int c, const std::uint32_t (&v)[4]) {
+    SACCADE_UNROLL
+    for (int r = 0; r < kRowTiles; ++r) {
+      ptx::multiply_add<T>(o_[r][2 * c], weights_[r][j], v[0], v[1]);
+      ptx::multiply_add<T>(o_[r][2 * c + 1], weights_[r][j], v[2], v[3]);
     }
   }
 
