@@ -100,7 +100,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     // A tile's turn comes when it has arrived and nobody reads the stage before it any more.
     constexpr bool kTellsEarly = kConfig.tells_early();
     if constexpr (kTellsEarly) {
-      if (thread == 0) ptx::init_mbarrier(Memory::turn(), kConfig.row_warps);
+      if (thread == 0) ptx::init_mbarrier(Memory::turn(), kConfig.threads());
     }
     [[maybe_unused]] int parity = 0;
     const auto wait_for_turn = [&] {
@@ -115,8 +115,7 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     const auto tell = [&] {
       if constexpr (kTellsEarly) {
         wait_for_keys();
-        ptx::sync_warp();
-        if (ptx::elect_one()) ptx::arrive_mbarrier(Memory::turn());
+        ptx::arrive_mbarrier(Memory::turn());
       }
     };
     SACCADE_UNROLL
