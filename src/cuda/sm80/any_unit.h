@@ -95,8 +95,9 @@ class AnyUnit {
       if (e < count) ptx::store(to + e, T{static_cast<std::uint16_t>(x.words[e / 2] >> e % 2 * 16)});
     }
   }
+  [[nodiscard]] SACCADE_DEVICE bool wants_lse() const { return a_.p.lse; }
   SACCADE_DEVICE void write_lse(int row, const tile::RowState& state) const {
-    if (a_.p.lse) ptx::store(a_.t.lse + lse_offset(a_.p, where(), head_, row), state.lse());
+    ptx::store(a_.t.lse + lse_offset(a_.p, where(), head_, row), state.lse());
   }
 
  private:

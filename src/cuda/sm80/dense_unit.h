@@ -136,11 +136,13 @@ class DenseUnit {
     static constexpr bool kLooksAhead = !kConfig.holds_all();
 
     [[nodiscard]] SACCADE_DEVICE tile::Chunks key_row() const { return kLooksAhead ? key_row_ : a_.k.row; }
-    [[nodiscard]] SACCADE_DEVICE tile::Chunks value_row() const { return kLooksAhead ? value_row_ : a_.v.row; }
+    [[nodiscard]] SACCADE_DEVICE tile::Chunks value_row() const {
+      return kLooksAhead ? value_row_ : a_.v.row;
+    }
 
     const Arguments& a_;
     Copies copies_;
-    int keys_, values_;  ///< chunks to what is copied next
+    int keys_, values_;             ///< chunks to what is copied next
     const T* next_keys_ = nullptr;  ///< look_ahead()'s, as the others
     const T* next_values_ = nullptr;
     tile::Chunks key_row_{}, value_row_{};
@@ -154,8 +156,8 @@ class DenseUnit {
                               : a_.o.at(a_.o.chunks_to(batch_, head_, row) + column / tile::Chunks::kNumbers);
     ptx::store(reinterpret_cast<ptx::Bytes16*>(to), x);
   }
+  [[nodiscard]] SACCADE_DEVICE bool wants_lse() const { return a_.lse != nullptr; }
   SACCADE_DEVICE void write_lse(int row, const tile::RowState& state) const {
-    if (a_.lse == nullptr) return;
     ptx::store(a_.lse + batch_ * a_.lse_batch + head_ * a_.lse_head + row * a_.lse_row, state.lse());
   }
 

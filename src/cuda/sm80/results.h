@@ -115,19 +115,35 @@ class Results {
     const ptx::SharedPointer<T> own = Memory::queries() + warp_row * kConfig.dim;
     const float sink = unit_.sink();
     ptx::sync_warp();  // no lane reads queries any more
-    rows.put(own, [&](int row, tile::RowState state) {
+    rows.put(own, [&](tile::RowState state) {
       const float keep = state.take_sink(sink);
-      if (ptx::lane_index() % 4 == 0 && first + row < unit_.len_q()) unit_.write_lse(first + row, state);
       return keep * state.weight();
     });
+    if (unit_.wants_lse()) {
+      rows.for_each_row([&](int row, tile::RowState state) {
+        state.take_sink(sink);
+        if (ptx::lane_index() % 4 == 0 && first + row < unit_.len_q()) unit_.write_lse(first + row, state);
+      });
+    }
     ptx::sync_warp();
     const auto write_rows = [&](const auto& exists) {
-      SACCADE_UNROLL
-      for (int n = 0; n < Rows::kRows * Tile::kChunks; n += ptx::kWarpThreads) {
-        const int row = (n + ptx::lane_index()) / Tile::kChunks;
-        const int column = (n + ptx::lane_index()) % Tile::kChunks * Tile::kChunk;
-        const auto* from = reinterpret_cast<const ptx::Bytes16*>((own + Tile::offset(row, column)).generic());
-        if (exists(first + row)) unit_.write(first + row, column, ptx::load(from));
+      if constexpr (ptx::kWarpThreads % Tile::kChunks == 0) {  // a lane's chunks are all of one column
+        constexpr int kStep = ptx::kWarpThreads / Tile::kChunks;
+        const int row = ptx::lane_index() / Tile::kChunks;
+        const int column = ptx::lane_index() % Tile::kChunks * Tile::kChunk;
+        const ptx::SharedPointer<T> from = own + Tile::offset(row, column);
+        SACCADE_UNROLL
+        for (int n = 0; n < Rows::kRows; n += kStep) {
+          const auto chunk = (from ^ (Tile::exchange(n) * Tile::kChunk)) + n * kConfig.dim;
+          if (exists(first + row + n)) write_chunk(first + row + n, column, chunk);
+        }
+      } else {
+        SACCADE_UNROLL
+        for (int n = ptx::lane_index(); n < Rows::kRows * Tile::kChunks; n += ptx::kWarpThreads) {
+          const int row = n / Tile::kChunks;
+          const int column = n % Tile::kChunks * Tile::kChunk;
+          if (exists(first + row)) write_chunk(first + row, column, own + Tile::offset(row, column));
+        }
       }
     };
     if (first + Rows::kRows <= unit_.len_q()) {
@@ -232,13 +248,16 @@ class Results {
     }
     return all;
   }
+  SACCADE_DEVICE void write_chunk(int row, int column, ptx::SharedPointer<T> from) const {
+    unit_.write(row, column, ptx::load(reinterpret_cast<const ptx::Bytes16*>(from.generic())));
+  }
   SACCADE_DEVICE void finish(int row, int column, const Chunk& chunk) const {
     const float weight = chunk.state.weight();
     float o[8];
     SACCADE_UNROLL
     for (int e = 0; e < 8; ++e) o[e] = chunk.sum[e] * weight;
     unit_.write(first_row_ + row, column, pack_chunk<T>(o));
-    if (column == 0) unit_.write_lse(first_row_ + row, chunk.state);
+    if (column == 0 && unit_.wants_lse()) unit_.write_lse(first_row_ + row, chunk.state);
   }
   /// Whether all other blocks of the tile of queries have left their results; the same for all threads.
   SACCADE_DEVICE bool is_last() const {

@@ -128,17 +128,18 @@ class WarpRows {
     }
   }
 
-  /// Puts all rows into a swizzled tile, from `to` on, each times factor(row within the warp, state).
+  /// Puts all rows into a swizzled tile, from `to` on, each times factor(state).
   template <class Factor>
   SACCADE_DEVICE void put(ptx::SharedPointer<T> to, const Factor& factor) const {
+    PerRow factors;
+    for_each_state([&](int r, int h) { factors[r][h] = factor(state_[r][h]); });
+    const ptx::SharedPointer<T> mine = to + (Tile::offset(lane() / 4, 0) + lane() % 4 * 2);
     for_each_state([&](int r, int h) {
-      const int row = 16 * r + 8 * h + lane() / 4;
-      const float times = factor(row, state_[r][h]);
       SACCADE_UNROLL
       for (int n = 0; n < kDim / 8; ++n) {
-        const ptx::SharedPointer<T> pair = to + (Tile::offset(row, 8 * n) + lane() % 4 * 2);
+        const ptx::SharedPointer<T> pair = chunks(mine, n) + (16 * r + 8 * h) * kDim;
         ptx::store(reinterpret_cast<std::uint32_t*>(pair.generic()),
-                   ptx::pack<T>(o_[r][n][2 * h] * times, o_[r][n][2 * h + 1] * times));
+                   ptx::pack<T>(o_[r][n][2 * h] * factors[r][h], o_[r][n][2 * h + 1] * factors[r][h]));
       }
     });
   }
@@ -163,6 +164,9 @@ class WarpRows {
   }
 
  private:
+  /// Something for each row that a lane has a part of.
+  using PerRow = float[kRowTiles][2];
+
   /// 16 columns of the queries, as mma wants them.
   using Queries = std::uint32_t[kRowTiles][4];
 
@@ -219,9 +223,6 @@ class WarpRows {
       }
     }
   }
-
-  /// Something for each row that a lane has a part of.
-  using PerRow = float[kRowTiles][2];
 
   /// Turns scores into weights relative to `base`, as the second product wants them, and adds each lane's up.
   SACCADE_DEVICE void weigh(const Scores& s, float scale, const PerRow& base, PerRow& sum) {
@@ -368,15 +369,19 @@ class WarpRows {
   /// where rows are half a line longer), so within one columns differ by bits, lines by a constant, and only
   /// few addresses are alive however many columns there are.
   static SACCADE_DEVICE ptx::SharedPointer<T> columns(ptx::SharedPointer<T> mine, int c) {
-    constexpr int kTurn = Tile::kChunks % 8 == 0 ? 4 : 2;
-    return (mine ^ (c % kTurn * 16)) + c / kTurn * kTurn * 16;
+    return chunks(mine, 2 * c);
+  }
+  /// The same for chunks of eight columns.
+  static SACCADE_DEVICE ptx::SharedPointer<T> chunks(ptx::SharedPointer<T> mine, int n) {
+    constexpr int kTurn = Tile::kChunks % 8 == 0 ? 8 : 4;
+    return (mine ^ (n % kTurn * 8)) + n / kTurn * kTurn * 8;
   }
 
   std::uint32_t weights_[kRowTiles][kKeys / 16][4];
   Queries q_[kKeepQueries ? kDim / 16 : 1];
   std::uint32_t first_k_[kEarly ? kFirstKeys / 16 : 1][4];  ///< look_at()'s
   ptx::SharedPointer<T> queries_;                           ///< this warp's
-  int my_key_, my_value_;          ///< where this lane reads in 16 keys, and in 16 values or queries
+  int my_key_, my_value_;  ///< where this lane reads in 16 keys, and in 16 values or queries
   float o_[kRowTiles][kDim / 8][4] = {};
   /// Of rows g and g + 8; m is what weights are relative to, l the sum over this lane's keys until finish().
   ///
