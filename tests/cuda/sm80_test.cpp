@@ -160,7 +160,10 @@ TEST_P(Sm80, CountsWhatItsScheduleSays) {
   const int tiles = lk / c.tile_keys / c.key_groups;
   const bool halves = c.key_groups > 1 && c.score_keys == c.tile_keys;
   EXPECT_EQ(count.block_barriers, number(2 * c.threads() / 32 *
-                                         ((c.tells_early() ? 1 : tiles) + (halves ? tiles : c.bold() ? 1 : 0) +
+                                         ((c.tells_early() ? 1 : tiles) +
+                                          (halves     ? tiles
+                                           : c.bold() ? 1
+                                                      : 0) +
                                           (c.holds_all() ? 1 : 0) + (alone ? 0 : 2))));
 }
 

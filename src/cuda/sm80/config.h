@@ -26,8 +26,8 @@ struct Config {
   [[nodiscard]] constexpr bool bold() const { return row_tiles == 2 && key_groups == 1; }
   /// Whether a warp reads what its next products begin with before it starts copies, not after.
   [[nodiscard]] constexpr bool early() const { return general == 0 && !holds_all(); }
-  /// Whether warps tell each other that they have read a tile before its last products, by an mbarrier, so that
-  /// few have to wait for one that is behind. Bold ones are faster without.
+  /// Whether warps tell each other that they have read a tile before its last products, by an mbarrier, so
+  /// that few have to wait for one that is behind. Bold ones are faster without.
   [[nodiscard]] constexpr bool tells_early() const { return early() && key_groups == 1 && !bold(); }
   /// Whether every group has one tile and no more.
   [[nodiscard]] constexpr bool holds_all() const { return stages == 1; }
