@@ -131,14 +131,16 @@ attend(SACCADE_ARGUMENT(ArgumentsOf<T, Instance>) a) {
     // that have passed different numbers of barriers for unordered.
     int take = 0;
     bool more = false;
-    const int whole_first = ptx::worked_out(tiles.whole_first);
-    const int whole_last = ptx::worked_out(tiles.whole_last);
+    // Kept where the compiler finds registers for it; else worked out again for every tile.
+    const int whole_first = ptx::kHopper ? ptx::worked_out(tiles.whole_first) : 0;
+    const int whole_last = ptx::kHopper ? ptx::worked_out(tiles.whole_last) : 0;
     for (int some = tiles.first; some < tiles.last; some += kGroups, more = true) {
       if constexpr (!kScoresFirst) copies.look_ahead();
       if (more) wait_for_turn();
       const int t = some + group;
-      const auto coverage =
-          t >= whole_first && t < whole_last ? tile::Coverage::full : tile::Coverage::partial;
+      const auto coverage = !ptx::kHopper                        ? tiles.coverage(t)
+                            : t >= whole_first && t < whole_last ? tile::Coverage::full
+                                                                 : tile::Coverage::partial;
       const auto wait_for_values = [&] {
         if (kInHalves || (kFirstInHalves && !more)) {
           ptx::wait_copies<kOnTheirWay + 2>();
