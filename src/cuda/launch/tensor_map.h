@@ -89,7 +89,7 @@ namespace detail {
   const CUresult result =
       kEncode(&map, type, static_cast<cuuint32_t>(layout.rank), const_cast<void*>(layout.base), sizes.data(),
               strides.data(), layout.box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return device::to_status(result, "cuTensorMapEncodeTiled");
   known[oldest] = {layout, map};
   oldest = (oldest + 1) % known.size();
