@@ -159,12 +159,10 @@ TEST_P(Sm80, CountsWhatItsScheduleSays) {
   // of bold warps' first tile, too), and queries; two where groups meet.
   const int tiles = lk / c.tile_keys / c.key_groups;
   const bool halves = c.key_groups > 1 && c.score_keys == c.tile_keys;
-  EXPECT_EQ(count.block_barriers, number(2 * c.threads() / 32 *
-                                         ((c.tells_early() ? 1 : tiles) +
-                                          (halves     ? tiles
-                                           : c.bold() ? 1
-                                                      : 0) +
-                                          (c.holds_all() ? 1 : 0) + (alone ? 0 : 2))));
+  const int turns = c.tells_early() ? 1 : tiles;  // the first tile's, which comes with the queries, is one
+  const int values = halves ? tiles : static_cast<int>(c.bold());
+  EXPECT_EQ(count.block_barriers,
+            number(2 * c.threads() / 32 * (turns + values + (c.holds_all() ? 1 : 0) + (alone ? 0 : 2))));
 }
 
 // Scores that climb from tile to tile: a little does not move what weights are relative to; a lot does, and

@@ -100,7 +100,8 @@ class DenseUnit {
           keys_(Copies::source(a_.k, unit.batch_, unit.head_ / a_.group, first, thread)),
           values_(Copies::source(a_.v, unit.batch_, unit.head_ / a_.group, first, thread)) {}
 
-    /// Works out where the next tile lies: before a barrier, where warps wait anyway.
+    /// Works out where the next tile lies, which keeps nvcc from adding up a chain of addresses when its
+    /// copies are started (docs/kernels/sm80.md).
     SACCADE_DEVICE void look_ahead() {
       if constexpr (kLooksAhead) {
         next_keys_ = ptx::worked_out(a_.k.at(keys_));
